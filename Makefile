@@ -1,0 +1,68 @@
+# Everything a checkout needs. Only make and Python 3.11 or newer are assumed: the rest goes into
+# .venv/, once, and again when pyproject.toml changes.
+
+PYTHON ?= python3
+RUN := .venv/bin/python -m
+PIP := $(RUN) pip --disable-pip-version-check -qq
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test check fmt bench fuzz cases clean
+
+help: ## list these targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/lab ## show what a tool change costs, ours beside rebinding; no key, no network
+	@.venv/bin/addendum demo
+
+test: .venv/dev ## run the tests on two workers
+	$(RUN) pytest -n 2
+
+check: .venv/dev ## what CI runs: format, lint, types, import layers, words, then the tests
+	$(RUN) ruff format --check
+	$(RUN) ruff check --quiet
+	$(RUN) pyright
+	.venv/bin/python .venv/bin/lint-imports
+	.venv/bin/python scripts/check_words.py
+	$(RUN) pytest -n 2
+
+fmt: .venv/dev ## format the code and mend what the linter can mend
+	$(RUN) ruff format
+	$(RUN) ruff check --fix
+
+bench: .venv/dev ## run every measurement in bench/
+	@for file in bench/[!_]*.py; do echo "== $$file"; .venv/bin/python "$$file" || exit 1; done
+
+fuzz: .venv/dev ## 20,000 random histories against every rule (hours)
+	ADDENDUM_EXAMPLES=20000 $(RUN) pytest tests/property --timeout=86400
+
+cases: .venv/dev ## list which test covers which numbered case; fails on a missing or doubled one
+	@.venv/bin/python scripts/check_cases.py
+
+clean: ## remove .venv/ and everything that the other targets made
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A moved or copied checkout would go on running the sources of the old place: install again.
+ifneq ($(shell cat .venv/made 2>/dev/null),$(CURDIR))
+.PHONY: .venv/made
+endif
+
+.venv/made:
+	@found=$$("$(PYTHON)" -c 'import sys; print("Python %d.%d" % sys.version_info[:2]); sys.exit(sys.version_info < (3, 11))' 2>/dev/null) \
+	  || { echo "addendum needs Python 3.11 or newer, but $(PYTHON) is $${found:-missing}; name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "Making .venv/"
+	@"$(PYTHON)" -m venv .venv
+	@echo "$(CURDIR)" > $@
+
+.venv/lab: .venv/made pyproject.toml
+	@echo "Installing what the demo needs (once)"
+	@$(PIP) install --editable '.[lab]'
+	@touch $@
+
+# Dependency groups need pip 25.1; the pip that comes with Python is often older.
+.venv/dev: .venv/made pyproject.toml
+	@echo "Installing what development needs (once)"
+	@$(PIP) install 'pip>=25.1'
+	@$(PIP) install --editable '.[mcp,lab]' --group dev
+	@touch $@ .venv/lab

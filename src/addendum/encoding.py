@@ -1,0 +1,144 @@
+"""The one JSON encoder, digests, and the rules for JSON and text from outside.
+
+Wire bytes, log bytes and digests all come from here, so that two places never disagree about how
+a value is written. The rules for what comes from outside (a model, an MCP server, a provider):
+
+==================  ===============================================================
+lone surrogate      each becomes U+FFFD: no encoder may write it, no log could hold it
+NaN, Infinity       refused (`ContentError`); they are not JSON
+huge integers       kept: JSON has no limit, and neither has Python
+numbers like 1e999  refused (`ContentError`): no float holds them
+deep nesting        refused (`ContentError`) beyond `MAX_DEPTH` levels
+size                refused (`ContentError`) beyond the limit the caller states
+duplicate keys      the last one counts
+==================  ===============================================================
+
+JSON *text* that a model or provider made is never written again by our encoder: it is carried as
+`msgspec.Raw` or `str` and joined as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import msgspec
+
+from addendum.errors import ContentError
+
+MAX_DEPTH = 200
+"""Levels of arrays and objects that JSON from outside may have."""
+
+MAX_TEXT = 32 * 1024 * 1024
+"""Bytes that one JSON text from outside may have, unless the caller states another limit."""
+
+_wire = msgspec.json.Encoder()
+_sorted = msgspec.json.Encoder(order="sorted")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def encode(value: Any) -> bytes:
+    """Encode `value` as compact UTF-8 JSON in the caller's key order.
+
+    Args:
+        value: JSON-like data, frozen structs, or `msgspec.Raw` for ready JSON text.
+
+    Raises:
+        ContentError: A string holds a lone surrogate; `clean` it where it comes in.
+    """
+    try:
+        return _wire.encode(value)
+    except UnicodeEncodeError as error:
+        raise ContentError(
+            "text holds a lone surrogate; pass it through addendum.encoding.clean first"
+        ) from error
+
+
+def canonical(value: Any) -> bytes:
+    """Encode with keys sorted at every level: for identity, never for the wire.
+
+    Args:
+        value: JSON-like data. `msgspec.Raw` is decoded first, so that key order inside it does
+            not count.
+    """
+    if isinstance(value, msgspec.Raw):
+        value = msgspec.json.decode(value)
+    return _sorted.encode(value)
+
+
+def digest(data: bytes | str) -> str:
+    """Return the SHA-256 of `data` as 64 hex digits."""
+    return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
+
+
+def clean(text: str) -> str:
+    """Return `text` with every lone surrogate replaced by U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text
+
+
+def decode(data: bytes | str, *, limit: int = MAX_TEXT) -> Any:
+    """Decode JSON from outside by the rules of this module.
+
+    Args:
+        data: JSON text.
+        limit: Bytes it may have.
+
+    Raises:
+        ContentError: It is no JSON, or breaks one of the rules.
+    """
+    raw = clean(data).encode() if isinstance(data, str) else data
+    if len(raw) > limit:
+        raise ContentError(f"JSON of {len(raw):,} bytes is over the limit of {limit:,}")
+    if depth(raw) > MAX_DEPTH:
+        raise ContentError(f"JSON is nested deeper than {MAX_DEPTH} levels")
+    if _ESCAPED_SURROGATE.search(raw):
+        raw = mend_surrogates(raw)
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError) as error:
+        raise ContentError(f"not valid JSON: {error}") from error
+
+
+def depth(raw: bytes) -> int:
+    """Return the deepest level of nesting in JSON text, without decoding it."""
+    if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
+        return 0 if not raw else 1
+    level = deepest = 0
+    for token in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', raw, re.DOTALL):
+        first = token.group()
+        if first in (b"[", b"{"):
+            level += 1
+            deepest = max(deepest, level)
+        elif first in (b"]", b"}"):
+            level -= 1
+    return deepest
+
+
+_ESCAPES = re.compile(
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+
+
+def mend_surrogates(raw: bytes) -> bytes:
+    r"""Return JSON text with each escaped lone surrogate (`\ud800`) replaced by `\ufffd`."""
+
+    def replace(match: re.Match[bytes]) -> bytes:
+        found = match.group()
+        return found if len(found) != 6 else rb"\ufffd"
+
+    return _ESCAPES.sub(replace, raw)
+
+
+def compact(data: bytes | str, *, limit: int = MAX_TEXT) -> msgspec.Raw:
+    """Decode JSON from outside and return it as compact text in its own key order.
+
+    Raises:
+        ContentError: As `decode`.
+    """
+    return msgspec.Raw(encode(decode(data, limit=limit)))

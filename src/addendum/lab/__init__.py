@@ -1,0 +1,1 @@
+"""Providers on loopback: strict simulators that play a script and count their cache by rule."""

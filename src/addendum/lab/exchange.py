@@ -1,0 +1,150 @@
+"""What a provider of the lab gets, and what it gives back: no sockets here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
+
+from addendum import encoding
+
+if TYPE_CHECKING:
+    from addendum.lab.script import Script
+
+
+class Refusal(Exception):
+    """The provider does not take the request.
+
+    Attributes:
+        status: HTTP status.
+        kind: The provider's error type.
+        code: Its error code, if it gives one.
+        param: The parameter concerned, where the wire names it apart from the message.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        kind: str = "invalid_request_error",
+        code: str | None = None,
+        param: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.code = code
+        self.param = param
+
+
+class Switches(msgspec.Struct, frozen=True):
+    """What a test may have a provider do otherwise.
+
+    Attributes:
+        claude_tool_changes: The weakest form that Claude's endpoint still refuses nothing of:
+            `by-value` plays the published API, `by-reference` refuses inline definitions as an
+            endpoint does that knows the older beta only, `none` refuses all tool changes.
+        deepseek_tool_changes: False: the endpoint refuses `tool_addition` blocks.
+        deepseek_deferred_outside: False: deferred entries are part of the prefix.
+        compatible_cached_tokens: True: the compatible endpoint reports cached tokens.
+    """
+
+    claude_tool_changes: Literal["by-value", "by-reference", "none"] = "by-value"
+    deepseek_tool_changes: bool = True
+    deepseek_deferred_outside: bool = True
+    compatible_cached_tokens: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request as a provider gets it.
+
+    Attributes:
+        headers: Names in lower case.
+        body: The body's bytes.
+        now: Time at which it arrived, in seconds.
+        script: What the model says, or None for the free model.
+        switches: What the provider does otherwise.
+    """
+
+    headers: Mapping[str, str]
+    body: bytes
+    now: float
+    script: Script | None = None
+    switches: Switches = Switches()
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer of a provider.
+
+    Attributes:
+        status: HTTP status.
+        payload: The JSON body of an answer that does not stream, else empty.
+        events: The chunks of an answer that streams.
+        usage: The usage it reports; empty for a refusal.
+        refusal: The refusal's message, or None.
+        headers: Headers besides the content's type and length.
+        begin: What happens in the cache when the answer begins.
+        end: What happens in the cache when the answer has been sent in full.
+    """
+
+    status: int
+    payload: bytes = b""
+    events: tuple[bytes, ...] = ()
+    usage: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    refusal: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    begin: Callable[[], None] = _nothing
+    end: Callable[[], None] = _nothing
+
+
+class Provider(Protocol):
+    """A provider of the lab: its rules and its cache."""
+
+    def handle(self, call: Call) -> Reply:
+        """Answer a request; a refusal is an answer too."""
+        ...
+
+    def refuse(self, refusal: Refusal) -> Reply:
+        """Return a refusal in the provider's own error shape."""
+        ...
+
+
+def json_body(call: Call) -> dict[str, Any]:
+    """Return the body of a request, which has to be a JSON object.
+
+    Raises:
+        Refusal: It is something else.
+    """
+    try:
+        body = encoding.decode(call.body)
+    except encoding.ContentError as error:
+        raise Refusal(f"the body could not be parsed as JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise Refusal("the body is not a JSON object")
+    return body  # pyright: ignore[reportUnknownVariableType]
+
+
+def sse(data: Any, event: str | None = None) -> bytes:
+    """Return one server-sent event.
+
+    Args:
+        data: Its data, encoded as JSON.
+        event: Its name, if the wire gives events names.
+    """
+    head = f"event: {event}\n".encode() if event else b""
+    return head + b"data: " + encoding.encode(data) + b"\n\n"
+
+
+def pieces(text: str, size: int) -> list[str]:
+    """Cut a text into pieces of `size` characters, two at least where it has two characters."""
+    size = max(1, min(size, -(-len(text) // 2)))
+    return [text[at : at + size] for at in range(0, len(text), size)]

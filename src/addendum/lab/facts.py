@@ -1,0 +1,205 @@
+"""What the lab knows about providers, as data: each value with its source and date.
+
+Values with the certainty `assumed` are not published; the less kind reading was taken.
+Prices are not here: the lab counts tokens, never money.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+CHECKED = "2026-11-30"
+"""The day on which the sources were read."""
+
+
+class Fact(msgspec.Struct, Generic[T], frozen=True):
+    """One value and where it comes from.
+
+    Attributes:
+        value: The value; its unit is in the name of the fact.
+        source: Where it is written.
+        certainty: `documented` by the provider, `reported` by others, or `assumed`.
+        checked: The day on which the source was read.
+    """
+
+    value: T
+    source: str
+    certainty: Literal["documented", "reported", "assumed"] = "documented"
+    checked: str = CHECKED
+
+
+_CACHING = "platform.claude.com, Prompt caching (2026-09-26)"
+_CHANGES = "platform.claude.com, Mid-conversation system messages and tool changes (2026-09-26)"
+
+CLAUDE_LOOKBACK_POSITIONS = Fact(20, _CACHING)
+CLAUDE_MARKS = Fact(4, _CACHING)
+CLAUDE_LIFETIME_SECONDS: Fact[dict[str, float]] = Fact({"5m": 300.0, "1h": 3600.0}, _CACHING)
+CLAUDE_PREAMBLE_TOKENS = Fact(
+    200, "no figure published; clients measured that hidden text appears", "assumed"
+)
+CLAUDE_LATE_TOOLS = Fact(10_000, _CHANGES)
+CLAUDE_LATE_BYTES = Fact(4_194_304, _CHANGES)
+
+BETA_INLINE = "inline-tools-2026-09-15"
+BETA_REFERENCE = "mid-conversation-tool-changes-2026-07-01"
+BETA_CLEAR_AT = "mid-conversation-system-clear-at-2026-08-21"
+BETA_OUTPUT_CONFIG = "mid-conversation-output-config-2026-07-01"
+BETA_BINDING = "thinking-binding-controls-2026-08-01"
+
+
+class ClaudeModel(msgspec.Struct, frozen=True):
+    """What one Claude model can do, as far as the lab plays it.
+
+    Attributes:
+        minimum: Shortest prefix that is cached, in tokens.
+        system_messages: Takes `role: system` in `messages`, and tool changes in it.
+        keeps_thinking: Thinking of earlier turns stays in the context; otherwise it is stripped
+            once a later user message is more than tool results.
+        bound: Signed thinking is bound to the exact prefix in front of it.
+        forced_choice: `tool_choice` may force a tool.
+        thinks: Thinks when the request does not say whether to.
+        omits: Thinking is returned without its text unless `display` asks for it.
+        prefill: The last message may be the assistant's.
+        no_system: How the model refuses system messages, where it does.
+    """
+
+    minimum: int
+    system_messages: bool = False
+    keeps_thinking: bool = True
+    bound: bool = False
+    forced_choice: bool = True
+    thinks: bool = False
+    omits: bool = False
+    prefill: bool = False
+    no_system: str = (
+        'Unexpected role "system". The Messages API accepts a top-level `system` parameter, not'
+        ' "system" as an input message role.'
+    )
+
+
+def _newest(minimum: int, *, bound: bool = False, forced_choice: bool = True) -> ClaudeModel:
+    return ClaudeModel(
+        minimum,
+        system_messages=True,
+        bound=bound,
+        forced_choice=forced_choice,
+        thinks=True,
+        omits=True,
+    )
+
+
+# Minimums of Sonnet 5.5 and Haiku 5.5 are not published: those of their predecessors.
+CLAUDE_MODELS: Fact[dict[str, ClaudeModel]] = Fact(
+    {
+        "claude-opus-5-5": _newest(512, bound=True, forced_choice=False),
+        "claude-opus-5": _newest(512),
+        "claude-opus-4-8": ClaudeModel(1024, system_messages=True, omits=True),
+        "claude-opus-4-7": ClaudeModel(
+            2048, omits=True, no_system="role 'system' is not supported on this model"
+        ),
+        "claude-opus-4-6": ClaudeModel(4096),
+        "claude-opus-4-5": ClaudeModel(4096, prefill=True),
+        "claude-opus-4-1": ClaudeModel(1024, keeps_thinking=False, prefill=True),
+        "claude-opus-4": ClaudeModel(1024, keeps_thinking=False, prefill=True),
+        "claude-fable-5-1": _newest(512, bound=True, forced_choice=False),
+        "claude-fable-5": _newest(512),
+        "claude-mythos-5-1": _newest(512, bound=True, forced_choice=False),
+        "claude-mythos-5": _newest(512),
+        "claude-sonnet-5-5": _newest(1024, bound=True, forced_choice=False),
+        "claude-sonnet-5": ClaudeModel(1024, thinks=True, omits=True),
+        "claude-sonnet-4-6": ClaudeModel(1024),
+        "claude-sonnet-4-5": ClaudeModel(1024, keeps_thinking=False, prefill=True),
+        "claude-sonnet-4": ClaudeModel(1024, keeps_thinking=False, prefill=True),
+        "claude-haiku-5-5": _newest(4096, bound=True),
+        "claude-haiku-4-5": ClaudeModel(4096, keeps_thinking=False, prefill=True),
+        "claude-3-5-haiku": ClaudeModel(2048, keeps_thinking=False, prefill=True),
+    },
+    "platform.claude.com: Prompt caching, Preserved thinking (2026-09-26), Thinking (2026-09-26)",
+)
+
+_DATED = re.compile(r"-(?:\d{8}|latest)$")
+
+
+def undated(name: str) -> str:
+    """Return a Claude model's id without the date or `-latest` at its end."""
+    return _DATED.sub("", name)
+
+
+def claude_model(name: str) -> ClaudeModel | None:
+    """Return the facts of a Claude model, or None if there is no such model.
+
+    Args:
+        name: The model's id; a date (`-20260801`) or `-latest` at its end is ignored.
+    """
+    return CLAUDE_MODELS.value.get(undated(name))
+
+
+_DEEPSEEK = "api-docs.deepseek.com, Context Caching"
+DEEPSEEK_MODELS: Fact[dict[str, bool]] = Fact(
+    {"deepseek-flash": True, "deepseek-v4-pro": False},
+    "deepseek-harness catalogue, as quoted downstream: True takes system messages and additions",
+    "reported",
+)
+DEEPSEEK_INTERVAL_TOKENS = Fact(
+    4096, f"{_DEEPSEEK}: fixed intervals, size not published", "assumed"
+)
+DEEPSEEK_LIFETIME_SECONDS = Fact(3600.0, f"{_DEEPSEEK}: hours to days", "assumed")
+
+
+class ChatModel(msgspec.Struct, frozen=True):
+    """How one OpenAI model family caches.
+
+    Attributes:
+        exact: Caches at breakpoints and reports exact boundaries (5.6 and later).
+        step: Distance of the automatic boundaries in tokens, where not `exact`.
+        max_tokens: Takes the older `max_tokens` parameter.
+    """
+
+    exact: bool = False
+    step: int = 128
+    max_tokens: bool = False
+
+
+_OPENAI = "platform.openai.com, Prompt caching"
+OPENAI_MODELS: Fact[tuple[tuple[str, ChatModel], ...]] = Fact(
+    (
+        (r"gpt-(?:5\.(?:[6-9]|\d\d)|6(?:\.\d+)?)(?:-[a-z]+)*", ChatModel(exact=True)),
+        (r"gpt-5\.5(?:-[a-z]+)*", ChatModel(step=2048)),
+        (r"gpt-5(?:\.[0-4])?(?:-[a-z]+)*", ChatModel()),
+        (r"gpt-4(?:o|\.1)(?:-[a-z]+)*", ChatModel(max_tokens=True)),
+        (r"o[134](?:-[a-z]+)*", ChatModel()),
+    ),
+    _OPENAI,
+)
+OPENAI_MINIMUM_TOKENS = Fact(1024, f"{_OPENAI}; below GPT-5.6 it varies, this is the usual figure")
+OPENAI_STEP_TOKENS = Fact(128, f"{_OPENAI}: cached_tokens is rounded down to it")
+OPENAI_EXPLICIT_FIRST = Fact(2, f"{_OPENAI}: breakpoints looked up from the front")
+OPENAI_EXPLICIT_LATEST = Fact(50, f"{_OPENAI}: breakpoints looked up from the end")
+OPENAI_EARLIER_ENDS = Fact(20, f"{_OPENAI}: eligible ends looked up in implicit mode")
+OPENAI_WRITES = Fact(4, f"{_OPENAI}: prefixes written by one request")
+OPENAI_EXACT_LIFETIME_SECONDS = Fact(1800.0, f"{_OPENAI}: at least 30 minutes")
+OPENAI_STEPPED_LIFETIME_SECONDS = Fact(300.0, f"{_OPENAI}: 5 to 10 minutes in memory")
+OPENAI_TOOLS = Fact(128, "platform.openai.com, Chat Completions reference: tools")
+
+COMPATIBLE_STEP_TOKENS = Fact(16, "vLLM block size", "reported")
+COMPATIBLE_LIFETIME_SECONDS = Fact(3600.0, "a server's own memory; no figure", "assumed")
+
+_SNAPSHOT = re.compile(r"-\d{4}-\d\d-\d\d$")
+
+
+def chat_model(name: str) -> ChatModel | None:
+    """Return the facts of an OpenAI model, or None if there is no such model.
+
+    Args:
+        name: The model's id; a date (`-2025-04-14`) at its end is ignored.
+    """
+    bare = _SNAPSHOT.sub("", name)
+    for pattern, model in OPENAI_MODELS.value:
+        if re.fullmatch(pattern, bare):
+            return model
+    return None

@@ -1,0 +1,156 @@
+"""OpenAI's prompt cache, by the published rules: two kinds, by model.
+
+Models before GPT-5.6 share token prefixes with earlier requests, at fixed steps and from a
+minimum on. GPT-5.6 and later store exact prefixes at breakpoints: one implicit, at the end of the
+latest eligible message, and explicit ones; a later request finds them at its own breakpoints and
+at earlier eligible ends.
+
+Where the documents are silent the less kind reading is taken: of too many explicit breakpoints
+the latest are written, and a request in explicit mode does not find implicit entries.
+
+Source: platform.openai.com, "Prompt caching".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from addendum.lab import facts
+from addendum.lab.openai_rules import ChatAsked, End
+from addendum.lab.prefix import running
+from addendum.lab.token_history import TokenHistory
+from addendum.lab.tokens import stream
+
+Mode = Literal["implicit", "explicit"]
+
+
+class ExactWrite(msgspec.Struct, frozen=True):
+    """A prefix to be stored when the answer begins, and the kind of its breakpoint."""
+
+    digest: bytes
+    kind: Mode
+
+
+class ExactPriced(msgspec.Struct, frozen=True):
+    """How the cache took a request, in tokens.
+
+    Attributes:
+        prompt: The whole prompt.
+        read: Read from the cache.
+        written: Written to it.
+        writes: What is to be stored when the answer begins.
+    """
+
+    prompt: int
+    read: int
+    written: int
+    writes: tuple[ExactWrite, ...]
+
+
+class ExactCache:
+    """Prefixes stored at breakpoints, for GPT-5.6 and later."""
+
+    def __init__(self) -> None:
+        self._expires: dict[tuple[bytes, Mode], float] = {}
+
+    def price(self, asked: ChatAsked, *, key: bytes, mode: Mode, now: float) -> ExactPriced:
+        """Read the cache for a request; what it found lives on from `now`.
+
+        Args:
+            asked: The request in cache order.
+            key: What else has to be equal: account, model, cache key, settings.
+            mode: The request's mode.
+            now: The time at which the request started, in seconds.
+        """
+        digests = running(key, (each.text for each in asked.segments))
+        sizes: list[int] = []
+        for each in asked.segments:
+            sizes.append(each.tokens + (sizes[-1] if sizes else 0))
+        ends = eligible_ends(asked.ends)
+        explicit = list(asked.breakpoints)
+        first = facts.OPENAI_EXPLICIT_FIRST.value
+        places = {*explicit[:first], *explicit[-facts.OPENAI_EXPLICIT_LATEST.value :]}
+        if mode == "implicit":
+            places.update(ends[-1 - facts.OPENAI_EARLIER_ENDS.value :])
+            places.update(_initial_end(asked.ends))
+        minimum = facts.OPENAI_MINIMUM_TOKENS.value
+        kinds: tuple[Mode, ...] = ("explicit",) if mode == "explicit" else ("implicit", "explicit")
+        read = 0
+        for at in sorted(places, reverse=True):
+            if sizes[at] >= minimum and self._alive(digests[at], kinds, now):
+                read = sizes[at]
+                self._refresh(digests[at], now)
+                break
+        for at in explicit:
+            self._refresh(digests[at], now)
+        wanted: list[tuple[int, Mode]] = [(at, "explicit") for at in explicit]
+        limit = facts.OPENAI_WRITES.value
+        if mode == "implicit":
+            wanted = wanted[-(limit - 1) :] + [(at, "implicit") for at in ends[-1:]]
+        wanted = wanted[-limit:]
+        written = {at: kind for at, kind in wanted if sizes[at] >= minimum and sizes[at] > read}
+        return ExactPriced(
+            prompt=sizes[-1],
+            read=read,
+            written=max((sizes[at] for at in written), default=read) - read,
+            writes=tuple(ExactWrite(digests[at], kind) for at, kind in written.items()),
+        )
+
+    def store(self, writes: Sequence[ExactWrite], started: float) -> None:
+        """Store prefixes: the answer of the request that started at `started` has begun."""
+        for write in writes:
+            expires = started + facts.OPENAI_EXACT_LIFETIME_SECONDS.value
+            self._expires[write.digest, write.kind] = expires
+
+    def _alive(self, digest: bytes, kinds: Sequence[Mode], now: float) -> bool:
+        return any(now < self._expires.get((digest, kind), now) for kind in kinds)
+
+    def _refresh(self, digest: bytes, now: float) -> None:
+        for kind in ("implicit", "explicit"):
+            if self._alive(digest, (kind,), now):
+                expires = now + facts.OPENAI_EXACT_LIFETIME_SECONDS.value
+                self._expires[digest, kind] = expires
+
+
+class SteppedCache:
+    """Token prefixes at fixed steps: models before GPT-5.6, and compatible servers."""
+
+    def __init__(self, *, minimum: int, lifetime: float) -> None:
+        self._minimum = minimum
+        self._history = TokenHistory(lifetime)
+
+    def read(self, asked: ChatAsked, *, key: bytes, step: int, now: float) -> int:
+        """Return the cached tokens of a request: a multiple of `step`."""
+        shared = self._history.common(key, stream(asked.segments), now)
+        found = shared // step * step
+        return found if found >= self._minimum else 0
+
+    def store(self, asked: ChatAsked, *, key: bytes, now: float) -> None:
+        """Remember a request: its answer has begun."""
+        self._history.add(key, stream(asked.segments), now)
+
+
+def eligible_ends(ends: Sequence[End]) -> list[int]:
+    """Return where an implicit breakpoint may stand, as indexes of segments, in order.
+
+    Those are the ends of user messages, of the last tool message of a run, and of the last
+    message of the initial run of developer (or system) messages.
+    """
+    found: list[int] = []
+    for at, end in enumerate(ends):
+        following = ends[at + 1].role if at + 1 < len(ends) else None
+        if end.role == "user" or (end.role == "tool" and following != "tool"):
+            found.append(end.last)
+    return sorted({*_initial_end(ends), *found})
+
+
+def _initial_end(ends: Sequence[End]) -> list[int]:
+    initial: list[int] = []
+    for end in ends:
+        if end.role not in ("system", "developer"):
+            break
+        initial = [end.last]
+    return initial

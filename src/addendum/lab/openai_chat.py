@@ -1,0 +1,223 @@
+"""Chat Completions on loopback: OpenAI with its two caches, and a generic compatible server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from addendum import encoding
+from addendum.lab import facts
+from addendum.lab.exchange import Call, Refusal, Reply, json_body, pieces, sse
+from addendum.lab.openai_cache import ExactCache, SteppedCache
+from addendum.lab.openai_rules import ChatAsked, ChatDialect, Json, error_body, read, texts
+from addendum.lab.script import Heard, Spoken, speak
+from addendum.lab.tokens import count, segment
+
+_PREFIX_SETTINGS = (
+    "model",
+    "parallel_tool_calls",
+    "response_format",
+    "reasoning_effort",
+    "verbosity",
+    "prompt_cache_key",
+)
+_TEXT_PIECE = 24
+_JSON_PIECE = 16
+
+
+class OpenAIChat:
+    """OpenAI's Chat Completions."""
+
+    def __init__(self) -> None:
+        self._exact = ExactCache()
+        self._stepped = SteppedCache(
+            minimum=facts.OPENAI_MINIMUM_TOKENS.value,
+            lifetime=facts.OPENAI_STEPPED_LIFETIME_SECONDS.value,
+        )
+
+    def handle(self, call: Call) -> Reply:
+        """Answer a request; a refusal is an answer too."""
+        try:
+            return self._answer(call)
+        except Refusal as error:
+            return self.refuse(error)
+
+    def refuse(self, refusal: Refusal) -> Reply:
+        """Return a refusal in the provider's own error shape."""
+        return Reply(refusal.status, payload=error_body(refusal), refusal=str(refusal))
+
+    def _answer(self, call: Call) -> Reply:
+        key = _bearer(call)
+        body = json_body(call)
+        name = body.get("model")
+        model = facts.chat_model(name) if isinstance(name, str) else None
+        if isinstance(name, str) and model is None:
+            raise Refusal(
+                f"The model `{name}` does not exist or you do not have access to it.",
+                status=404,
+                code="model_not_found",
+            )
+        model = model or facts.ChatModel()
+        asked = read(body, ChatDialect(breakpoints=model.exact, max_tokens=model.max_tokens))
+        scope = encoding.canonical([key, [body.get(each) for each in _PREFIX_SETTINGS]])
+        details: Json
+        begin: Callable[[], None]
+        if model.exact:
+            options: Mapping[str, Any] = body.get("prompt_cache_options", {})
+            mode = options.get("mode", "implicit")
+            priced = self._exact.price(asked, key=scope, mode=mode, now=call.now)
+            details = {"cached_tokens": priced.read, "cache_write_tokens": priced.written}
+
+            def begin() -> None:
+                self._exact.store(priced.writes, call.now)
+
+        else:
+            cached = self._stepped.read(asked, key=scope, step=model.step, now=call.now)
+            details = {"cached_tokens": cached}
+
+            def begin() -> None:
+                self._stepped.store(asked, key=scope, now=call.now)
+
+        spoken = speak(call.script, heard(asked), asked.offered)
+        spoken = Spoken(spoken.text, "", spoken.calls)  # this wire does not show reasoning
+        return replace(answer(call, asked, spoken, details), begin=begin)
+
+
+class Compatible:
+    """A server that speaks Chat Completions and takes any model name."""
+
+    def __init__(self) -> None:
+        self._cache = SteppedCache(minimum=0, lifetime=facts.COMPATIBLE_LIFETIME_SECONDS.value)
+
+    def handle(self, call: Call) -> Reply:
+        """Answer a request; a refusal is an answer too."""
+        try:
+            return self._answer(call)
+        except Refusal as error:
+            return self.refuse(error)
+
+    def refuse(self, refusal: Refusal) -> Reply:
+        """Return a refusal in the provider's own error shape."""
+        return Reply(refusal.status, payload=error_body(refusal), refusal=str(refusal))
+
+    def _answer(self, call: Call) -> Reply:
+        body = json_body(call)
+        asked = read(
+            body,
+            ChatDialect(
+                roles=("system", "user", "assistant", "tool"), max_tokens=True, reasoning=True
+            ),
+        )
+        scope = encoding.canonical([body["model"]])
+        details: Json | None = None
+        if call.switches.compatible_cached_tokens:
+            step = facts.COMPATIBLE_STEP_TOKENS.value
+            cached = self._cache.read(asked, key=scope, step=step, now=call.now)
+            details = {"cached_tokens": cached}
+        spoken = speak(call.script, heard(asked), asked.offered)
+        return replace(
+            answer(call, asked, spoken, details),
+            begin=lambda: self._cache.store(asked, key=scope, now=call.now),
+        )
+
+
+def heard(asked: ChatAsked) -> list[Heard]:
+    """Return the conversation as the scripted model hears it."""
+    found: list[Heard] = []
+    for message in asked.messages:
+        if message["role"] == "user":
+            found.append(Heard("user", texts(message)))
+        elif message["role"] == "assistant":
+            found.append(Heard("assistant"))
+    return found
+
+
+def answer(call: Call, asked: ChatAsked, spoken: Spoken, details: Json | None) -> Reply:
+    """Return an answer, without what happens in the cache.
+
+    Args:
+        call: The request.
+        asked: The same, read.
+        spoken: What the model says.
+        details: `prompt_tokens_details`, or None if the server reports none.
+    """
+    body = asked.body
+    message: Json = {"role": "assistant", "content": spoken.text or None}
+    if spoken.thinking:
+        message["reasoning_content"] = spoken.thinking
+    calls: list[Json] = [
+        {
+            "id": f"call_{encoding.digest(call.body + bytes([at]))[:22]}",
+            "type": "function",
+            "function": {"name": name, "arguments": arguments},
+        }
+        for at, (name, arguments) in enumerate(spoken.calls)
+    ]
+    if calls:
+        message["tool_calls"] = calls
+    prompt = count(asked.segments)
+    parts: list[Json] = [{"text": spoken.text}] if spoken.text else []
+    parts += [{"reasoning_content": spoken.thinking}] if spoken.thinking else []
+    completion = count(segment("assistant", each) for each in (*parts, *calls))
+    usage: Json = {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+    }
+    if details is not None:
+        usage["prompt_tokens_details"] = details
+    head: Json = {
+        "id": f"chatcmpl-{encoding.digest(call.body)[:24]}",
+        "object": "chat.completion",
+        "created": int(call.now),
+        "model": body["model"],
+    }
+    finish = "tool_calls" if calls else "stop"
+    if body.get("stream"):
+        options: Mapping[str, Any] = body.get("stream_options") or {}
+        shown = usage if options.get("include_usage") else None
+        return Reply(200, events=_chunks(head, message, finish, shown), usage=usage)
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+    return Reply(
+        200, payload=encoding.encode({**head, "choices": [choice], "usage": usage}), usage=usage
+    )
+
+
+def _chunks(head: Json, message: Json, finish: str, usage: Json | None) -> tuple[bytes, ...]:
+    deltas: list[Json] = [{"role": "assistant", "content": "" if message["content"] else None}]
+    for name in ("reasoning_content", "content"):
+        for piece in pieces(message.get(name) or "", _TEXT_PIECE):
+            deltas.append({name: piece})
+    for index, call in enumerate(message.get("tool_calls", [])):
+        function = call["function"]
+        opened = {**call, "index": index, "function": {"name": function["name"], "arguments": ""}}
+        deltas.append({"tool_calls": [opened]})
+        for piece in pieces(function["arguments"], _JSON_PIECE):
+            part = {"index": index, "function": {"arguments": piece}}
+            deltas.append({"tool_calls": [part]})
+    reasons = [None] * len(deltas) + [finish]
+    events: list[bytes] = []
+    for delta, reason in zip([*deltas, Json()], reasons, strict=True):
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        chunk: Json = {**head, "object": "chat.completion.chunk", "choices": [choice]}
+        if usage is not None:
+            chunk["usage"] = None
+        events.append(sse(chunk))
+    if usage is not None:
+        last = {**head, "object": "chat.completion.chunk", "choices": [], "usage": usage}
+        events.append(sse(last))
+    events.append(b"data: [DONE]\n\n")
+    return tuple(events)
+
+
+def _bearer(call: Call) -> str:
+    kind, _, key = call.headers.get("authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not key.strip():
+        raise Refusal(
+            "You didn't provide an API key. You need to provide your API key in an Authorization"
+            " header using Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
+            status=401,
+            code="invalid_api_key",
+        )
+    return encoding.digest(key.strip())

@@ -1,0 +1,364 @@
+"""Chat Completions, field by field: what a request may hold, and its reading into segments.
+
+Unknown arguments are refused, as are messages out of order and tools of another shape. OpenAI and
+a generic compatible server share the code; what differs is a `ChatDialect`.
+
+Source: openai-python 3.57.0 types, and 400 answers seen by their users.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from addendum import encoding
+from addendum.lab.exchange import Refusal
+from addendum.lab.facts import OPENAI_TOOLS
+from addendum.lab.tokens import Segment, segment
+
+Json = dict[str, Any]
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_MARKABLE = frozenset({"text", "image_url", "input_audio", "file"})
+_PARTS: Mapping[str, frozenset[str]] = {
+    "system": frozenset({"text"}),
+    "developer": frozenset({"text"}),
+    "user": _MARKABLE,
+    "assistant": frozenset({"text", "refusal"}),
+    "tool": frozenset({"text"}),
+}
+_FIELDS: Mapping[str, frozenset[str]] = {
+    "system": frozenset({"role", "content", "name"}),
+    "developer": frozenset({"role", "content", "name"}),
+    "user": frozenset({"role", "content", "name"}),
+    "assistant": frozenset({"role", "content", "name", "tool_calls", "refusal"}),
+    "tool": frozenset({"role", "content", "tool_call_id"}),
+}
+_TOP = frozenset(
+    "model messages tools tool_choice parallel_tool_calls stream stream_options max_tokens"
+    " max_completion_tokens temperature top_p n stop seed response_format reasoning_effort"
+    " verbosity user metadata store prompt_cache_key safety_identifier service_tier"
+    " frequency_penalty presence_penalty".split()
+)
+
+
+class ChatDialect(msgspec.Struct, frozen=True):
+    """What one server of the wire takes.
+
+    Attributes:
+        roles: Roles of messages.
+        breakpoints: Takes `prompt_cache_options` and `prompt_cache_breakpoint`.
+        max_tokens: Takes `max_tokens`.
+        reasoning: Takes `reasoning_content` on assistant messages.
+    """
+
+    roles: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
+    breakpoints: bool = False
+    max_tokens: bool = False
+    reasoning: bool = False
+
+
+class End(msgspec.Struct, frozen=True):
+    """The end of a message.
+
+    Attributes:
+        role: The message's role.
+        last: Index of its last segment.
+    """
+
+    role: str
+    last: int
+
+
+class ChatAsked(msgspec.Struct, frozen=True):
+    """A request that holds nothing unknown, in cache order.
+
+    Attributes:
+        body: The body as it came.
+        messages: Its messages.
+        offered: Names of its tools.
+        segments: The tools, then the messages.
+        ends: The end of each message.
+        breakpoints: Indexes of the segments with an explicit breakpoint.
+    """
+
+    body: Json
+    messages: tuple[Json, ...]
+    offered: tuple[str, ...]
+    segments: tuple[Segment, ...]
+    ends: tuple[End, ...]
+    breakpoints: tuple[int, ...]
+
+
+def read(body: Json, dialect: ChatDialect) -> ChatAsked:
+    """Read a body into segments.
+
+    Raises:
+        Refusal: An argument is missing, unknown or of the wrong type, or messages are out of order.
+    """
+    extra = {"prompt_cache_options"} if dialect.breakpoints else set[str]()
+    _known("", body, _TOP | extra)
+    _settings(body, dialect)
+    tools = [_tool(f"tools[{at}]", each) for at, each in enumerate(_tools(body))]
+    messages = _array("messages", body.get("messages"))
+    segments = [segment("tools", tool) for tool in tools]
+    ends: list[End] = []
+    breakpoints: list[int] = []
+    for at, entry in enumerate(messages):
+        made = _message(f"messages[{at}]", entry, dialect)
+        breakpoints += [len(segments) + number for number, marked in made if marked]
+        segments += _segments(entry)
+        ends.append(End(entry["role"], len(segments) - 1))
+    _order(messages)
+    return ChatAsked(
+        body,
+        tuple(messages),
+        tuple(tool["function"]["name"] for tool in tools),
+        tuple(segments),
+        tuple(ends),
+        tuple(breakpoints),
+    )
+
+
+def texts(message: Json) -> tuple[str, ...]:
+    """Return the text parts of a message."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return (content,)
+    parts = cast(list[Json], content or [])
+    return tuple(part["text"] for part in parts if part["type"] == "text")
+
+
+def _settings(body: Json, dialect: ChatDialect) -> None:
+    if not isinstance(body.get("model"), str):
+        raise _bad("you must provide a model parameter", "model")
+    if "max_tokens" in body and not dialect.max_tokens:
+        raise _bad(
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use"
+            " 'max_completion_tokens' instead.",
+            "max_tokens",
+            "unsupported_parameter",
+        )
+    for name in ("stream", "parallel_tool_calls", "store"):
+        if not isinstance(body.get(name, False), bool):
+            raise _wrong(name, "a boolean")
+    if body.get("n", 1) != 1:
+        raise _bad("the lab answers with one choice; leave out 'n'", "n")
+    if body.get("stream_options") is not None:
+        if not body.get("stream"):
+            raise _bad(
+                "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+                "stream_options",
+            )
+        _known("stream_options", body["stream_options"], {"include_usage", "include_obfuscation"})
+    for name in ("tool_choice", "parallel_tool_calls"):
+        if name in body and not body.get("tools"):
+            raise _bad(f"'{name}' is only allowed when 'tools' are specified.", name)
+    if dialect.breakpoints and "prompt_cache_options" in body:
+        options = body["prompt_cache_options"]
+        _known("prompt_cache_options", options, {"mode", "ttl"})
+        if options.get("mode", "implicit") not in ("implicit", "explicit"):
+            raise _wrong("prompt_cache_options.mode", "'implicit' or 'explicit'")
+        if options.get("ttl", "30m") != "30m":
+            raise _wrong("prompt_cache_options.ttl", "'30m' on Chat Completions")
+
+
+def _tools(body: Json) -> list[Any]:
+    if body.get("tools") is None:
+        return []
+    tools = _array("tools", body["tools"])
+    if len(tools) > OPENAI_TOOLS.value:
+        raise _bad(
+            f"Invalid 'tools': array too long. Expected an array with maximum length"
+            f" {OPENAI_TOOLS.value}, but got an array with length {len(tools)} instead.",
+            "tools",
+            "array_above_max_length",
+        )
+    return tools
+
+
+def _tool(path: str, tool: Any) -> Json:
+    _known(path, tool, {"type", "function"})
+    if tool.get("type") != "function":
+        raise _wrong(f"{path}.type", "'function'")
+    function = tool.get("function")
+    _known(f"{path}.function", function, {"name", "description", "parameters", "strict"})
+    _name(f"{path}.function.name", function.get("name"))
+    if not isinstance(function.get("description", ""), str):
+        raise _wrong(f"{path}.function.description", "a string")
+    parameters = function.get("parameters", {"type": "object"})
+    refused = ("oneOf", "anyOf", "allOf", "enum", "not")
+    if (
+        not isinstance(parameters, dict)
+        or parameters.get("type") != "object"  # pyright: ignore[reportUnknownMemberType]
+        or any(key in parameters for key in refused)
+    ):
+        raise _bad(
+            f"Invalid schema for function '{function['name']}': schema must have type 'object' and"
+            " not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.",
+            f"{path}.function.parameters",
+            "invalid_function_parameters",
+        )
+    return tool
+
+
+def _message(path: str, message: Any, dialect: ChatDialect) -> list[tuple[int, bool]]:
+    """Check one message; return its segments' numbers and whether each carries a breakpoint."""
+    if not isinstance(message, dict):
+        raise _wrong(path, "an object")
+    entry = cast(Json, message)
+    role = entry.get("role")
+    if role not in dialect.roles:
+        names = ", ".join(f"'{each}'" for each in dialect.roles)
+        raise _bad(f"Invalid value: {role!r}. Supported values are: {names}.", f"{path}.role")
+    extra = {"reasoning_content"} if dialect.reasoning and role == "assistant" else set[str]()
+    _known(path, entry, _FIELDS[role] | extra)
+    calls = _calls(path, entry)
+    content = entry.get("content")
+    if role == "tool" and not isinstance(entry.get("tool_call_id"), str):
+        raise _bad(f"Missing required parameter: '{path}.tool_call_id'.", f"{path}.tool_call_id")
+    if content is None and role == "assistant" and (calls or entry.get("refusal")):
+        return []
+    if isinstance(content, str):
+        return [(1, False)]
+    if not isinstance(content, list):
+        raise _wrong(f"{path}.content", "a string or an array of parts")
+    parts = _array(f"{path}.content", cast(list[Any], content))
+    marked: list[tuple[int, bool]] = []
+    for at, part in enumerate(parts):
+        place = f"{path}.content[{at}]"
+        kind = part.get("type") if isinstance(part, dict) else None  # pyright: ignore
+        if kind not in _PARTS[role]:
+            names = " and ".join(f"'{each}'" for each in sorted(_PARTS[role]))
+            raise _bad(f"Invalid value: {kind!r}. Supported values are: {names}.", place)
+        markable = dialect.breakpoints and role != "assistant" and kind in _MARKABLE
+        _known(place, part, {"type", kind} | ({"prompt_cache_breakpoint"} if markable else set()))
+        if kind == "text" and not isinstance(part.get("text"), str):
+            raise _wrong(f"{place}.text", "a string")
+        marker = part.get("prompt_cache_breakpoint")
+        if marker is not None:
+            _known(f"{place}.prompt_cache_breakpoint", marker, {"mode", "ttl"})
+            if marker.get("mode") != "explicit" or marker.get("ttl", "30m") != "30m":
+                raise _wrong(f"{place}.prompt_cache_breakpoint", '{"mode": "explicit"}')
+        marked.append((at + 1, marker is not None))
+    return marked
+
+
+def _calls(path: str, message: Json) -> list[Json]:
+    if "tool_calls" not in message:
+        return []
+    calls = _array(f"{path}.tool_calls", message["tool_calls"])
+    for at, call in enumerate(calls):
+        place = f"{path}.tool_calls[{at}]"
+        _known(place, call, {"id", "type", "function"})
+        if not isinstance(call.get("id"), str) or call.get("type") != "function":
+            raise _wrong(place, "an object with a string 'id' and type 'function'")
+        function = call.get("function")
+        _known(f"{place}.function", function, {"name", "arguments"})
+        _name(f"{place}.function.name", function.get("name"))
+        if not isinstance(function.get("arguments"), str):
+            raise _wrong(f"{place}.function.arguments", "a string")
+    return calls
+
+
+def _order(messages: Sequence[Json]) -> None:
+    """Check that every call is answered once, directly behind its message, and nothing else is."""
+    waiting: list[str] = []
+    in_round = False
+    for at, message in enumerate(messages):
+        if message["role"] == "tool":
+            if not in_round:
+                raise _bad(
+                    "Invalid parameter: messages with role 'tool' must be a response to a preceding"
+                    " message with 'tool_calls'.",
+                    f"messages[{at}].role",
+                )
+            if message["tool_call_id"] not in waiting:
+                raise _bad(
+                    f"Invalid parameter: 'tool_call_id' of '{message['tool_call_id']}' not found in"
+                    " 'tool_calls' of the previous message, or answered twice.",
+                    f"messages[{at}].tool_call_id",
+                )
+            waiting.remove(message["tool_call_id"])
+            continue
+        _answered(waiting, at)
+        calls: list[Json] = message.get("tool_calls", [])
+        waiting = [call["id"] for call in calls]
+        in_round = bool(calls)
+        if len(set(waiting)) != len(waiting):
+            raise _bad("Duplicate ids in 'tool_calls'.", f"messages[{at}].tool_calls")
+    _answered(waiting, len(messages))
+
+
+def _answered(waiting: Sequence[str], at: int) -> None:
+    if waiting:
+        raise _bad(
+            "An assistant message with 'tool_calls' must be followed by tool messages responding to"
+            " each 'tool_call_id'. The following tool_call_ids did not have response messages:"
+            f" {', '.join(waiting)}",
+            f"messages[{at}].role",
+        )
+
+
+def _segments(message: Json) -> list[Segment]:
+    """Return a message's head (its other fields), then its parts, then its calls."""
+    role: str = message["role"]
+    apart = ("role", "content", "tool_calls")
+    found = [segment(role, {k: v for k, v in message.items() if k not in apart and v is not None})]
+    content = message.get("content")
+    if isinstance(content, str):
+        found.append(segment(role, {"type": "text", "text": content}))
+    else:
+        found += [segment(role, part) for part in cast(list[Json], content or [])]
+    found += [segment(role, call) for call in message.get("tool_calls", [])]
+    return found
+
+
+def _known(path: str, value: Any, names: frozenset[str] | set[str]) -> None:
+    if not isinstance(value, dict):
+        raise _wrong(path, "an object")
+    for name in cast(Json, value):
+        if name not in names:
+            full = f"{path}.{name}" if path else name
+            raise _bad(f"Unrecognized request argument supplied: {full}", full, "unknown_parameter")
+
+
+def _array(path: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise _wrong(path, "an array")
+    if not value:
+        raise _bad(
+            f"Invalid '{path}': empty array. Expected an array with minimum length 1, but got an"
+            " empty array instead.",
+            path,
+            "empty_array",
+        )
+    return cast(list[Any], value)
+
+
+def _name(path: str, value: Any) -> None:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise _bad(
+            f"Invalid '{path}': string does not match pattern. Expected a string that matches the"
+            " pattern '^[a-zA-Z0-9_-]{1,64}$'.",
+            path,
+        )
+
+
+def _wrong(path: str, expected: str) -> Refusal:
+    return _bad(f"Invalid type or value for '{path}': expected {expected}.", path, "invalid_type")
+
+
+def _bad(message: str, param: str, code: str | None = None) -> Refusal:
+    return Refusal(message, param=param, code=code or "invalid_value")
+
+
+def error_body(error: Refusal) -> bytes:
+    """Return a refusal in the wire's error shape."""
+    kinds = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
+    kind = kinds.get(error.status, error.kind)
+    body = {"message": str(error), "type": kind, "param": error.param, "code": error.code}
+    return encoding.encode({"error": body})

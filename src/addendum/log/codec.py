@@ -1,0 +1,76 @@
+"""Events to bytes and back.
+
+An encoded event is one JSON object: `seq`, `time`, `surface_op`, `sources` where present,
+`ignorable` where a reader may skip the type, and `data`, whose `type` names the event type.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import msgspec
+from msgspec import Raw, Struct
+
+from addendum import encoding
+from addendum.errors import LogError, UnknownEvent
+from addendum.log.events import IGNORABLE_TYPES, Event, EventData, Span, Unknown
+
+
+class _Stored(Struct, omit_defaults=True):
+    seq: int
+    time: int
+    data: Raw
+    surface_op: Literal["append"] | Span | None = None
+    sources: tuple[int, ...] = ()
+    ignorable: bool = False
+
+
+class _Type(Struct):
+    type: str
+
+
+_envelope = msgspec.json.Decoder(_Stored)
+_type = msgspec.json.Decoder(_Type)
+_data = msgspec.json.Decoder(EventData)
+_known: frozenset[str] = frozenset(
+    str(kind.__struct_config__.tag) for kind in cast("tuple[type[Struct], ...]", EventData.__args__)
+)
+
+
+def encode_event(event: Event) -> bytes:
+    """Return the stored form of an event."""
+    return encoding.encode(
+        _Stored(
+            event.seq,
+            event.time,
+            event.data.raw if isinstance(event.data, Unknown) else Raw(encoding.encode(event.data)),
+            event.surface_op,
+            event.sources,
+            isinstance(event.data, (*IGNORABLE_TYPES, Unknown)),
+        )
+    )
+
+
+def decode_event(stored: bytes) -> Event:
+    """Return the event; an unknown type that may be ignored comes back as `Unknown`.
+
+    Raises:
+        UnknownEvent: The type is unknown and required.
+        LogError: It is no event.
+    """
+    try:
+        envelope = _envelope.decode(stored)
+        kind = _type.decode(envelope.data).type
+        if kind not in _known:
+            if envelope.ignorable:
+                return Event(envelope.seq, envelope.time, Unknown(envelope.data.copy()))
+            raise UnknownEvent(
+                f"the log holds an event of type {kind!r} that this release does not know; "
+                "open it with a newer addendum",
+                seq=envelope.seq,
+            )
+        # A copy: Raw fields would otherwise keep the whole stored event in memory.
+        data = _data.decode(bytes(envelope.data))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise LogError(f"the store holds something that is no event: {error}") from error
+    return Event(envelope.seq, envelope.time, data, envelope.surface_op, envelope.sources)

@@ -1,0 +1,491 @@
+"""What can happen in a session: one frozen struct an event type, and the envelope around it.
+
+An event says what happened and which tools were active, never what one provider can do. JSON that
+somebody else made (schemas, provider-native items) is carried as `msgspec.Raw`, so that reading
+and writing the log never changes a byte of it.
+
+Surface events make messages; all others are log-only:
+
+========================  =======  ==============================================================
+type                      surface  what it says
+========================  =======  ==============================================================
+session/start             no       a session begins, with its format version
+session/end-seed          no       everything before was inherited from a parent (fork)
+session/rewind            yes      replaces a span by nothing
+turn/start, turn/end      no       one user input and all that follows
+step/start, step/end      no       one model request with its tool executions
+system/message            yes      the prompt: static and conversation text
+user/message              yes      what the person wrote, and this turn's instructions
+server/instructions       yes      an MCP server's own text, when its tools are first offered
+developer/message         yes      names of tools added and removed
+assistant/message         yes      the model's answer: text, calls, native items, usage
+assistant/attempt         no       a failed or cut answer
+tool/call                 no       a tool is about to start
+tool/result               yes      what it gave
+request/header            no       the active tools and the sampling settings
+request/context           no       how an epoch renders: projection, facts, rendering number
+request/sent              no       a request is about to leave
+cache/break               no       a break of the prefix, declared before it happens
+tool/switch               no       somebody switched a server or tool on or off
+tool/policy               no       which tools are bound but refused
+compaction/summary        yes      replaces a span by its summary
+route/downgrade           no       an endpoint refused tool changes (ignorable)
+========================  =======  ==============================================================
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Raw, Struct
+
+from addendum.log.values import (
+    BreakReason,
+    Call,
+    CallForm,
+    Definitions,
+    DeveloperBlock,
+    Header,
+    HeaderReason,
+    Projection,
+    TailMode,
+    ToolSchema,
+    Usage,
+)
+
+FORMAT = 1
+"""Version of the log format, in `session/start`."""
+
+
+class SessionStart(Struct, frozen=True, tag_field="type", tag="session/start", omit_defaults=True):
+    """A session begins."""
+
+    session: str
+    format: int = FORMAT
+    agent: str | None = None
+    parent: str | None = None
+
+
+class EndSeed(Struct, frozen=True, tag_field="type", tag="session/end-seed"):
+    """Events before this one were inherited from `parent`."""
+
+    session: str
+    parent: str
+    inherited: int
+
+
+class Rewind(Struct, frozen=True, tag_field="type", tag="session/rewind"):
+    """The surface from a turn on was cut."""
+
+    to_turn: int
+
+
+class TurnStart(Struct, frozen=True, tag_field="type", tag="turn/start"):
+    """A turn opens."""
+
+    turn: int
+
+
+class TurnEnd(Struct, frozen=True, tag_field="type", tag="turn/end", omit_defaults=True):
+    """A turn closes."""
+
+    turn: int
+    reason: Literal["done", "interrupted", "failed", "limit"] = "done"
+    error: str | None = None
+
+
+class StepStart(Struct, frozen=True, tag_field="type", tag="step/start"):
+    """A step opens."""
+
+    turn: int
+    step: int
+
+
+class StepEnd(Struct, frozen=True, tag_field="type", tag="step/end"):
+    """A step closes."""
+
+    turn: int
+    step: int
+
+
+class SystemMessage(
+    Struct, frozen=True, tag_field="type", tag="system/message", omit_defaults=True
+):
+    """The whole effective prompt; the latest one on the surface counts."""
+
+    static: str = ""
+    conversation: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether the prompt renders to nothing."""
+        return not (self.static or self.conversation)
+
+
+class UserMessage(Struct, frozen=True, tag_field="type", tag="user/message", omit_defaults=True):
+    """What the person wrote.
+
+    Attributes:
+        turn: The turn it opens.
+        text: The text as typed.
+        tail: This turn's instructions, if there are any.
+    """
+
+    turn: int
+    text: str
+    tail: str | None = None
+
+
+class ServerInstructions(Struct, frozen=True, tag_field="type", tag="server/instructions"):
+    """An MCP server's own instructions: data without authority."""
+
+    turn: int
+    step: int
+    server: str
+    text: str
+
+
+class DeveloperMessage(
+    Struct, frozen=True, tag_field="type", tag="developer/message", omit_defaults=True
+):
+    """What changed in the tool names since the header before (source: tool registry).
+
+    Attributes:
+        turn: Turn of the open step.
+        step: The open step.
+        content: Additions in new-header order, then removals in old-header order.
+        header_seq: Seq of the header that defines the additions; absent without one.
+    """
+
+    turn: int
+    step: int
+    content: tuple[DeveloperBlock, ...] = ()
+    header_seq: int | None = None
+
+
+class AssistantMessage(
+    Struct, frozen=True, tag_field="type", tag="assistant/message", omit_defaults=True
+):
+    """The model's answer.
+
+    Attributes:
+        turn: Turn of the open step.
+        step: The open step.
+        route: `provider:model` that made it.
+        wire: Name of the wire API.
+        form: Call form of the request that it answers.
+        text: Its text blocks, joined.
+        calls: Its calls in order, in real form.
+        native: The wire's own items as they are sent back, in order; one JSON value each.
+        original: The items as they came, where `native` was rewritten (a direct call to a
+            deferred tool).
+        reasoning: Text of readable reasoning, for people.
+        stop: Why it ended, in the wire's word.
+        usage: What the provider counted.
+    """
+
+    turn: int
+    step: int
+    route: str
+    wire: str
+    form: CallForm = "direct"
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    native: tuple[Raw, ...] = ()
+    original: tuple[Raw, ...] = ()
+    reasoning: str = ""
+    stop: str | None = None
+    usage: Usage = Usage()
+
+
+class AssistantAttempt(
+    Struct, frozen=True, tag_field="type", tag="assistant/attempt", omit_defaults=True
+):
+    """An answer that failed or was cut; kept for people, never sent again."""
+
+    turn: int
+    step: int
+    route: str
+    error: str
+    code: str | None = None
+    status: int | None = None
+    text: str = ""
+    usage: Usage = Usage()
+
+
+class ToolCall(Struct, frozen=True, tag_field="type", tag="tool/call", omit_defaults=True):
+    """A tool is about to start; durable before it does."""
+
+    turn: int
+    step: int
+    call_id: str
+    name: str
+    arguments: str
+    origin: Literal["direct", "dispatched"] = "direct"
+
+
+class ToolResult(Struct, frozen=True, tag_field="type", tag="tool/result", omit_defaults=True):
+    """What a call gave.
+
+    Attributes:
+        turn: Turn of the open step.
+        step: The open step.
+        call_id: The call it answers.
+        name: The real tool, where one was found.
+        text: What the model reads.
+        is_error: Whether it says that the call failed.
+        code: Why it failed (`UNKNOWN_TOOL`, `E6` ...), for programs.
+    """
+
+    turn: int
+    step: int
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+    code: str | None = None
+
+
+class RequestHeader(
+    Struct, frozen=True, tag_field="type", tag="request/header", omit_defaults=True
+):
+    """A full snapshot of the active tools and settings; written when it differs or restarts.
+
+    Attributes:
+        header: The snapshot.
+        reason: `initial`, `resume`, `change` or `series`.
+        starts_series: True if a series starts although the reason is another one.
+        head: True if this header is the session's new head (a declared break).
+    """
+
+    header: Header
+    reason: HeaderReason
+    starts_series: bool = False
+    head: bool = False
+
+    @property
+    def new_series(self) -> bool:
+        """Whether a request series starts here."""
+        return self.starts_series or self.reason == "series"
+
+
+class RequestContext(
+    Struct, frozen=True, tag_field="type", tag="request/context", omit_defaults=True
+):
+    """How an epoch renders. Later overlays and probes act on new epochs only.
+
+    Attributes:
+        route: `provider:model`.
+        wire: Name of the wire API.
+        projection: How tool changes are told.
+        definitions: How an addition carries its definition (native projections).
+        removals: `block`, `omit` or `text`.
+        readd: How a removed name returns: `block`, `redeclare` or `text`.
+        redefine: Whether a later definition replaces an earlier one in place.
+        prompt_update: Whether a changed prompt can be appended to the history.
+        tail: Where per-turn instructions stand.
+        caching: Whether cache marks are set.
+        ttl: Lifetime asked of the cache (`5m`, `1h`), where marks carry one.
+        betas: Beta flags, constant through the epoch.
+        placeholder: Whether a deferred placeholder stands behind the head's tools.
+        reasoning_bound: Whether signed reasoning is bound to the exact prefix.
+        cache_rules: Version of the cache rules.
+        rendering: Number of the rendering: anything of ours that decides bytes.
+    """
+
+    route: str
+    wire: str
+    projection: Projection
+    definitions: Definitions = "by-reference"
+    removals: Literal["block", "omit", "text"] = "text"
+    readd: Literal["block", "redeclare", "text"] = "text"
+    redefine: bool = False
+    prompt_update: bool = False
+    tail: TailMode = "moved"
+    caching: bool = True
+    ttl: Literal["5m", "1h"] | None = None
+    betas: tuple[str, ...] = ()
+    placeholder: bool = False
+    reasoning_bound: bool = False
+    cache_rules: str = ""
+    rendering: int = 1
+
+    @property
+    def form(self) -> CallForm:
+        """How a deferred tool is called on this epoch."""
+        return "dispatch" if self.projection == "dispatch" else "direct"
+
+
+class RequestSent(Struct, frozen=True, tag_field="type", tag="request/sent", omit_defaults=True):
+    """A request is about to leave; everything it is made of is durable.
+
+    Attributes:
+        turn: Turn of the open step.
+        step: The open step.
+        number: Requests of this session so far, this one included.
+        route: `provider:model`.
+        context_seq: The epoch's `request/context`.
+        shape: Digests of the parts that decide the prefix, to tell breaks apart.
+        purpose: `turn` or `compaction`.
+    """
+
+    turn: int
+    step: int
+    number: int
+    route: str
+    context_seq: int
+    shape: dict[str, str] = {}
+    purpose: Literal["turn", "compaction"] = "turn"
+
+
+class CacheBreak(Struct, frozen=True, tag_field="type", tag="cache/break", omit_defaults=True):
+    """The next request will not extend the last one, and why.
+
+    Attributes:
+        reason: One of a closed list.
+        route: The route whose prefix breaks.
+        at: First part that changes: `tools`, `system`, `messages`, `settings`, or `none` where
+            the bytes stand but cannot be read again.
+        detail: Names or settings concerned.
+        seq: For `messages`, the event from which the bytes may differ.
+        drops_reasoning: Whether reasoning from before it is no longer valid on this route, and
+            is left out from here on.
+    """
+
+    reason: BreakReason
+    route: str
+    at: Literal["tools", "system", "messages", "settings", "none"]
+    detail: str = ""
+    seq: int | None = None
+    drops_reasoning: bool = False
+
+
+class ToolSwitch(Struct, frozen=True, tag_field="type", tag="tool/switch", omit_defaults=True):
+    """Somebody switched a server or tool on or off.
+
+    Attributes:
+        kind: `server` or `tool`.
+        name: The server's or the tool's name.
+        on: The new state.
+        by: Who did it (`user`, `agent`, `model`, a host's own word).
+        tool: The definition, for a tool added by hand.
+    """
+
+    kind: Literal["server", "tool"]
+    name: str
+    on: bool
+    by: str = "user"
+    tool: ToolSchema | None = None
+
+
+class ToolPolicy(Struct, frozen=True, tag_field="type", tag="tool/policy", omit_defaults=True):
+    """Tools that stay bound but are refused."""
+
+    disabled: tuple[str, ...] = ()
+
+
+class CompactionSummary(
+    Struct, frozen=True, tag_field="type", tag="compaction/summary", omit_defaults=True
+):
+    """A span of the surface, told in short."""
+
+    text: str
+    turn: int = 0
+
+
+class RouteDowngrade(
+    Struct, frozen=True, tag_field="type", tag="route/downgrade", omit_defaults=True
+):
+    """An endpoint refused tool-change fields.
+
+    Attributes:
+        route: `provider:model`.
+        endpoint: Its address, without credentials.
+        rejected: Fields named in the refusal.
+        projection: The projection used from here on.
+        definitions: How additions carry definitions from here on.
+    """
+
+    route: str
+    endpoint: str
+    rejected: tuple[str, ...]
+    projection: Projection
+    definitions: Definitions = "by-reference"
+
+
+class Unknown(Struct, frozen=True):
+    """An event of a later release that may be ignored; kept as it is."""
+
+    raw: Raw
+
+
+EventData: TypeAlias = (
+    SessionStart
+    | EndSeed
+    | Rewind
+    | TurnStart
+    | TurnEnd
+    | StepStart
+    | StepEnd
+    | SystemMessage
+    | UserMessage
+    | ServerInstructions
+    | DeveloperMessage
+    | AssistantMessage
+    | AssistantAttempt
+    | ToolCall
+    | ToolResult
+    | RequestHeader
+    | RequestContext
+    | RequestSent
+    | CacheBreak
+    | ToolSwitch
+    | ToolPolicy
+    | CompactionSummary
+    | RouteDowngrade
+)
+
+SURFACE_TYPES: tuple[type[Struct], ...] = (
+    Rewind,
+    SystemMessage,
+    UserMessage,
+    ServerInstructions,
+    DeveloperMessage,
+    AssistantMessage,
+    ToolResult,
+    CompactionSummary,
+)
+IGNORABLE_TYPES: tuple[type[Struct], ...] = (RouteDowngrade,)
+
+
+class Span(Struct, frozen=True):
+    """An inclusive span of surface nodes, by the seqs of its ends, that an event replaces."""
+
+    start: int
+    end: int
+
+
+SurfaceOp: TypeAlias = Literal["append"] | Span
+
+
+class Event(Struct, frozen=True):
+    """The envelope.
+
+    Attributes:
+        seq: Place in the log, contiguous from 0.
+        time: Milliseconds since the epoch.
+        data: What happened.
+        surface_op: For surface events, `append` or the span replaced.
+        sources: Seqs of all nodes that a replace shadows.
+    """
+
+    seq: int
+    time: int
+    data: EventData | Unknown
+    surface_op: SurfaceOp | None = None
+    sources: tuple[int, ...] = ()
+
+    @property
+    def type(self) -> str:
+        """The event's type, such as `user/message`."""
+        return str(self.data.__struct_config__.tag or "unknown")

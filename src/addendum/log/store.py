@@ -1,0 +1,132 @@
+"""What a session needs of the place it is kept in.
+
+A store keeps encoded events (one JSON text an event, see `addendum.log.codec`), leases and small
+records. It never reads an event. Implementations live in `addendum.stores`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Lease(Struct, frozen=True):
+    """The right to append to one session.
+
+    Attributes:
+        session: The session's id.
+        holder: Who holds it, in words a person understands (`pid 4711 on HOST`).
+        token: Fencing token; grows with every lease of the session. An append with an older
+            token is refused, so a writer that was taken over can do no harm.
+    """
+
+    session: str
+    holder: str
+    token: int
+
+
+class SessionRow(Struct, frozen=True):
+    """A line of the list of sessions.
+
+    Attributes:
+        id: The session's id.
+        created: Milliseconds since the epoch.
+        updated: Milliseconds since the epoch.
+        events: How many events it has.
+        parent: The session it was forked from, if any.
+        tenant: Free label for hosts that serve many; unused by us.
+        user: Free label, likewise.
+    """
+
+    id: str
+    created: int
+    updated: int
+    events: int
+    parent: str | None = None
+    tenant: str | None = None
+    user: str | None = None
+
+
+class Store(Protocol):
+    """Keeps sessions. All methods may raise `StoreError`."""
+
+    @property
+    def url(self) -> str:
+        """The address it was opened with."""
+        ...
+
+    async def acquire(self, session: str, *, create: bool = True) -> Lease:
+        """Take the session's lease, or take it over from a holder that is gone.
+
+        Args:
+            session: Id; 1 to 200 printable characters without `/`.
+            create: Whether a session that does not exist is made.
+
+        Raises:
+            SessionBusy: Another living writer holds it; the message names the holder.
+            SessionMissing: There is none and `create` is false.
+        """
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back. Giving back one that was taken over is no error."""
+        ...
+
+    async def renew(self, lease: Lease) -> None:
+        """Keep the lease alive.
+
+        Raises:
+            SessionBusy: It was taken over.
+        """
+        ...
+
+    async def append(self, lease: Lease, expected: int, events: Sequence[bytes]) -> None:
+        """Add events durably, all or none: compare-and-set on the log's length.
+
+        Args:
+            lease: The writer's lease; also renewed by this.
+            expected: How many events the session must have now.
+            events: Encoded events with seqs `expected`, `expected + 1` ...
+
+        Raises:
+            Conflict: The session has another length.
+            SessionBusy: The lease was taken over.
+        """
+        ...
+
+    async def read(self, session: str, start: int = 0) -> list[bytes]:
+        """Return the encoded events from seq `start` on.
+
+        Raises:
+            SessionMissing: There is no such session.
+        """
+        ...
+
+    async def sessions(self) -> list[SessionRow]:
+        """Return all sessions, newest update first."""
+        ...
+
+    async def get(self, kind: str, key: str) -> bytes | None:
+        """Return a small record (a catalogue pin, a downgrade), or None; expired ones are gone."""
+        ...
+
+    async def put(
+        self, kind: str, key: str, value: bytes, *, expires: int | None = None, keep: bool = False
+    ) -> bytes:
+        """Keep a small record and return what is kept.
+
+        Args:
+            kind: What it is (`catalogue`, `downgrade` ...).
+            key: Its key within the kind.
+            value: Its content.
+            expires: Milliseconds since the epoch after which it is gone.
+            keep: If a record stands already, leave it and return it: two processes that pin the
+                same thing at once agree on the first.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        ...

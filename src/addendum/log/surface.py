@@ -1,0 +1,101 @@
+"""The surface: the ordered nodes from which messages are made.
+
+An append adds a node at the end; a replace puts one node in the place of an inclusive span. There
+is no delete: what cuts (a rewind) leaves a node that makes no message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from addendum.errors import AppendRefused
+from addendum.log.events import SURFACE_TYPES, Event, Span, SystemMessage
+
+
+class Surface:
+    """The live nodes of one log.
+
+    Attributes:
+        nodes: Surface events in surface order.
+        generation: How many replaces there were; it moves when bytes already sent may change.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Event] = []
+        self.generation = 0
+        self._alive: set[int] = set()
+
+    def alive(self, seq: int) -> bool:
+        """Say whether the event with this seq is a node now."""
+        return seq in self._alive
+
+    def index(self, seq: int) -> int:
+        """Return the place of a node.
+
+        Raises:
+            AppendRefused: There is no such node.
+        """
+        # Nodes are asked for near the end nearly always.
+        for place in range(len(self.nodes) - 1, -1, -1):
+            if self.nodes[place].seq == seq:
+                return place
+        raise AppendRefused(f"event {seq} is not on the surface", seq=seq)
+
+    def span(self, start: int, end: int) -> tuple[int, ...]:
+        """Return the seqs of the nodes from `start` to `end`, both included.
+
+        Raises:
+            AppendRefused: One is no node, or they are in the wrong order.
+        """
+        first, last = self.index(start), self.index(end)
+        if first > last:
+            raise AppendRefused(f"the span {start} to {end} runs backwards", seq=end)
+        return tuple(node.seq for node in self.nodes[first : last + 1])
+
+    def check(self, event: Event) -> None:
+        """Raise `AppendRefused` if the event may not join the surface as it says."""
+        on_surface = isinstance(event.data, SURFACE_TYPES)
+        if on_surface != (event.surface_op is not None):
+            raise AppendRefused(
+                f"{event.type} {'needs' if on_surface else 'has no'} place on the surface",
+                seq=event.seq,
+            )
+        if not isinstance(event.surface_op, Span):
+            return
+        shadowed = self.span(event.surface_op.start, event.surface_op.end)
+        if shadowed != event.sources:
+            raise AppendRefused(
+                f"a replace must cite every node it shadows: {list(shadowed)}", seq=event.seq
+            )
+        head = self.nodes[0]
+        if (
+            head.seq in shadowed
+            and isinstance(head.data, SystemMessage)
+            and not isinstance(event.data, SystemMessage)
+        ):
+            raise AppendRefused(
+                f"{event.type} may not replace the system head; only a system/message may",
+                seq=event.seq,
+            )
+
+    def apply(self, event: Event) -> None:
+        """Take in an event that was checked."""
+        if event.surface_op is None:
+            return
+        if isinstance(event.surface_op, Span):
+            first = self.index(event.surface_op.start)
+            last = self.index(event.surface_op.end)
+            self._alive.difference_update(node.seq for node in self.nodes[first : last + 1])
+            self.nodes[first : last + 1] = [event]
+            self.generation += 1
+        else:
+            self.nodes.append(event)
+        self._alive.add(event.seq)
+
+
+def surface_of(events: Sequence[Event]) -> Surface:
+    """Return the surface of a log, from nothing."""
+    surface = Surface()
+    for event in events:
+        surface.apply(event)
+    return surface

@@ -1,0 +1,142 @@
+"""The neutral prompt: declarations, prompt text, and blocks in order.
+
+A block is the unit that is rendered once and kept. Its key, the seq of the event it comes from
+and a number within it, names the same content for as long as an epoch lasts; wire modules keep
+the encoded bytes under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Raw, Struct
+
+from addendum.log.events import RequestContext
+from addendum.log.values import ToolSchema
+
+Key: TypeAlias = tuple[int, int]
+
+Purpose: TypeAlias = Literal[
+    "human", "tail", "announcement", "server", "summary", "instruction", "prompt", "answer"
+]
+
+
+class Text(Struct, frozen=True):
+    """Text under a role.
+
+    Attributes:
+        key: Identity.
+        role: `user`, `assistant` or `system`.
+        text: What is sent.
+        purpose: What it is there for.
+        scoped: Whether the provider clears it at the next user message.
+    """
+
+    key: Key
+    role: Literal["user", "assistant", "system"]
+    text: str
+    purpose: Purpose
+    scoped: bool = False
+
+
+class Result(Struct, frozen=True):
+    """The result of a call."""
+
+    key: Key
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+
+
+class Use(Struct, frozen=True):
+    """A call, rendered from the log's real form; `arguments` is a JSON object's text."""
+
+    key: Key
+    call_id: str
+    name: str
+    arguments: str
+
+
+class Native(Struct, frozen=True):
+    """An item of the wire's own, sent back as it came.
+
+    Attributes:
+        key: Identity.
+        raw: One JSON value.
+        kind: Its `type`, where it has one.
+    """
+
+    key: Key
+    raw: Raw
+    kind: str
+
+
+class Change(Struct, frozen=True):
+    """A tool addition or removal told natively.
+
+    Attributes:
+        key: Identity.
+        name: The tool.
+        added: Addition or removal.
+        definition: The definition, where it is told by value.
+    """
+
+    key: Key
+    name: str
+    added: bool
+    definition: ToolSchema | None = None
+
+
+Block: TypeAlias = Text | Result | Use | Native | Change
+
+
+class Marks(Struct, frozen=True):
+    """Where cache marks stand.
+
+    Attributes:
+        tools: Whether the last immediate declaration is marked.
+        system: Indices of marked prompt texts.
+        blocks: Indices of marked blocks, in order; the moved tail is not counted.
+    """
+
+    tools: bool = False
+    system: tuple[int, ...] = ()
+    blocks: tuple[int, ...] = ()
+
+
+class Prompt(Struct, frozen=True):
+    """All that one request says, in the provider's cache order.
+
+    Attributes:
+        context: What the epoch renders with.
+        tools: Declarations; `defer_loading` says which are withheld.
+        system: Prompt texts: static, conversation.
+        settled: Blocks that never change while `chain` stays the same. The list may grow behind
+            `count` when a later request is projected.
+        count: How many of `settled` belong to this request.
+        open: Blocks behind them.
+        tail: This turn's instructions, where they are sent for the turn only.
+        tail_at: Index of the block that the tail stands in front of.
+        marks: Cache marks.
+        chain: Identity of the settled list.
+        cache_key: Digest of head and static text, the same in every conversation.
+    """
+
+    context: RequestContext
+    tools: tuple[ToolSchema, ...]
+    system: tuple[Text, ...]
+    settled: list[Block]
+    count: int
+    open: tuple[Block, ...]
+    tail: Text | None
+    tail_at: int
+    marks: Marks
+    chain: int
+    cache_key: str
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """All blocks in order, without the moved tail."""
+        return [*self.settled[: self.count], *self.open]

@@ -1,0 +1,156 @@
+"""Breaks of the prefix, found before they happen and named by their cause.
+
+Where a request stops extending the one before it is a plain comparison of two prompts. Why is
+read from the log: a break is declared only with a cause that stands there. A difference without
+one is not declared, so that whoever judges the requests sees it as what it is, a fault of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from addendum.log.events import (
+    AssistantAttempt,
+    AssistantMessage,
+    CacheBreak,
+    CompactionSummary,
+    EndSeed,
+    Event,
+    RequestHeader,
+    RequestSent,
+    Rewind,
+    RouteDowngrade,
+    Span,
+    SystemMessage,
+    UserMessage,
+)
+from addendum.log.values import BreakReason, Config
+from addendum.prompt.blocks import Block, Native, Prompt
+from addendum.prompt.projector import REASONING
+
+Place: TypeAlias = Literal["tools", "system", "messages", "settings"]
+
+
+class Difference(Struct, frozen=True):
+    """Where a request stops extending another.
+
+    Attributes:
+        at: First part that differs, in cache order.
+        seq: For messages, the event of the first block that differs.
+        reasoning: Whether reasoning stands behind it.
+        detail: For settings, which.
+    """
+
+    at: Place
+    seq: int | None = None
+    reasoning: bool = False
+    detail: str = ""
+
+
+def difference(
+    before: Prompt, after: Prompt, config_before: Config, config_after: Config
+) -> Difference | None:
+    """Return where `after` stops extending `before`; marks and a moved tail do not count."""
+    bound = after.context.reasoning_bound
+    if _immediate(before) != _immediate(after):
+        return Difference("tools", reasoning=bound and _reasons(after.blocks))
+    if [text.text for text in before.system] != [text.text for text in after.system]:
+        return Difference("system", reasoning=bound and _reasons(after.blocks))
+    changed = [
+        name
+        for name in Config.__struct_fields__
+        if getattr(config_before, name) != getattr(config_after, name)
+    ]
+    if before.context.betas != after.context.betas:
+        changed.append("betas")
+    if changed:
+        return Difference("settings", detail=", ".join(changed))
+    if before.chain == after.chain:
+        start = before.count
+        ours: Sequence[Block] = before.open
+        theirs: Sequence[Block] = [*after.settled[start : after.count], *after.open]
+    else:
+        ours, theirs = before.blocks, after.blocks
+    for index, block in enumerate(ours):
+        if index >= len(theirs) or theirs[index] != block:
+            return Difference(
+                "messages", block.key[0], reasoning=bound and _reasons(theirs[index:])
+            )
+    return None
+
+
+def _immediate(prompt: Prompt) -> list[str]:
+    return [tool.identity() for tool in prompt.tools if not tool.defer_loading]
+
+
+def _reasons(blocks: Iterable[Block]) -> bool:
+    return any(isinstance(block, Native) and block.kind in REASONING for block in blocks)
+
+
+def cause(found: Difference, events: Sequence[Event], after: Prompt) -> tuple[BreakReason, str] | None:
+    """Return why a request stops extending the last one on its route, or None.
+
+    Args:
+        found: Where it does.
+        events: The log since that request was sent.
+        after: The request.
+    """
+    if found.at == "settings":
+        return "settings changed", found.detail
+    replaced = [event.data for event in events if isinstance(event.surface_op, Span)]
+    if any(isinstance(data, CompactionSummary) for data in replaced):
+        return "compaction", ""
+    if any(isinstance(data, Rewind) for data in replaced):
+        return "rewind", ""
+    if any(isinstance(event.data, EndSeed) for event in events):
+        return "fork", ""
+    if any(isinstance(event.data, RouteDowngrade) for event in events):
+        return "downgrade", ""
+    headers = [event.data for event in events if isinstance(event.data, RequestHeader)]
+    if any(header.head for header in headers):
+        return "head changed", ""
+    if found.at == "system" or any(isinstance(data, SystemMessage) for data in replaced):
+        return "prompt rewritten", ""
+    if not after.context.prompt_update and any(
+        isinstance(event.data, SystemMessage) for event in events
+    ):
+        return "prompt rewritten", ""
+    if headers and after.context.projection == "rebind" and found.at == "tools":
+        return "rebinding", ""
+    if any(header.new_series for header in headers):
+        return "explicit series", ""
+    if headers and after.context.projection == "addition-only":
+        return "removal or restore", ""
+    if headers and found.at == "tools":
+        return "redefinition", ""
+    if found.at == "messages" and _failed(events):
+        return "attempt failed", ""
+    return None
+
+
+def _failed(events: Sequence[Event]) -> bool:
+    """Say whether the last request stayed without an answer and a user message followed."""
+    last = max(
+        (i for i, event in enumerate(events) if isinstance(event.data, RequestSent)), default=-1
+    )
+    rest = [event.data for event in events[last + 1 :]]
+    return not any(isinstance(data, AssistantMessage) for data in rest) and any(
+        isinstance(data, UserMessage | AssistantAttempt) for data in rest
+    )
+
+
+def reasoning_floor(events: Iterable[Event], route: str) -> int:
+    """Return the seq below which reasoning is no longer valid on `route`; -1 if all is."""
+    return max(
+        (
+            event.seq
+            for event in events
+            if isinstance(event.data, CacheBreak)
+            and event.data.drops_reasoning
+            and event.data.route == route
+        ),
+        default=-1,
+    )

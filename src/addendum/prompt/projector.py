@@ -1,0 +1,471 @@
+"""From the log to the prompt: `log -> folds -> blocks`, a pure function told incrementally.
+
+All that a request says follows from the log and from what its epoch recorded. A new `Projector`
+gives the same answer as one that has followed the session; the latter keeps what can no longer
+change, everything up to the last assistant message, so that a request's cost follows what is new.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Raw, Struct
+
+from addendum import encoding
+from addendum.errors import UnsupportedContent
+from addendum.log.events import (
+    AssistantMessage,
+    CompactionSummary,
+    DeveloperMessage,
+    Event,
+    RequestContext,
+    ServerInstructions,
+    SystemMessage,
+    ToolResult,
+    UserMessage,
+)
+from addendum.log.session_log import SessionLog
+from addendum.log.values import Call
+from addendum.prompt import announcements
+from addendum.prompt.announcements import escape, escape_json
+from addendum.prompt.blocks import Block, Change, Native, Prompt, Result, Text, Use
+from addendum.prompt.marks import Positions, plan_marks
+from addendum.prompt.updates import Told, by_dispatch, by_history, by_value
+from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME, rewrite_direct_call
+from addendum.tools.history import HistoryFold
+from addendum.tools.ledger import Ledger
+
+_chains = itertools.count(1)
+_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+REASONING = frozenset({"thinking", "redacted_thinking", "reasoning"})
+"""Kinds of native items that hold reasoning."""
+
+EMPTY_ANSWER = "(no text)"
+"""Stands for an assistant message that leaves nothing to say on this route."""
+
+
+class _Type(Struct):
+    type: str = ""
+
+
+_type_of = msgspec.json.Decoder(_Type)
+
+
+class WireFacts(Struct, frozen=True):
+    """What a wire asks of the projection beyond the epoch's context.
+
+    Attributes:
+        waits: Whether user-role text in mid-run waits for the next user message.
+        string_arguments: Whether `call_tool` takes its arguments as a JSON string.
+        marks: Most cache marks a request may carry; 0 for none.
+    """
+
+    waits: bool = False
+    string_arguments: bool = False
+    marks: int = 0
+
+
+class _Group:
+    """The nodes between two assistant messages, sorted by where they are said."""
+
+    __slots__ = ("last", "prompts", "updates", "users")
+
+    def __init__(self) -> None:
+        self.users: list[Event] = []
+        self.prompts: list[Block] = []
+        self.updates: list[Block] = []
+        self.last = -1
+
+
+class Projector:
+    """Projects one session's log on one epoch.
+
+    Args:
+        context: What the epoch recorded.
+        facts: What its wire asks for.
+    """
+
+    def __init__(self, context: RequestContext, facts: WireFacts) -> None:
+        self.context = context
+        self.facts = facts
+        self._history = HistoryFold()
+        self._ledger = Ledger()
+        self._told: Told | None = None
+        self._told_for: tuple[object, ...] = ()
+        self._settled_told: Told | None = None
+        self._settled_for = (-1, -1)
+        self._key = ""
+        self._key_for: tuple[object, str] | None = None
+        self._head = -1
+        self._reset()
+
+    def _reset(self) -> None:
+        self._chain = next(_chains)
+        self._blocks: list[Block] = []
+        self._nodes = 0
+        self._waiting: list[Block] = []
+        self._positions = Positions()
+        self._used: dict[int, tuple[Block, ...]] = {}
+        self._last_assistant: int | None = None
+        self._prompt: Event | None = None
+        self._tail: str | None = None
+
+    # -- the request ------------------------------------------------------------------------
+
+    def prompt(self, log: SessionLog, *, instruction: str | None = None, floor: int = -1) -> Prompt:
+        """Return what the next request says.
+
+        Args:
+            log: The session's log.
+            instruction: Text of a last user message that is not in the log (a compaction).
+            floor: Seq below which reasoning is left out: a declared break ended its validity.
+
+        Raises:
+            UnsupportedContent: The history cannot be said on this route.
+        """
+        told = self._tell(log)
+        nodes = log.surface.nodes
+        self._head = nodes[0].seq if nodes and isinstance(nodes[0].data, SystemMessage) else -1
+        floor = self._floor(nodes, floor)
+        if (log.surface.generation, floor) != self._settled_for or self._told_otherwise(told):
+            self._reset()
+            self._settled_for = (log.surface.generation, floor)
+        self._settled_told = told
+        self._settle(nodes, told, floor)
+        positions, waiting, tail = self._positions.copy(), list(self._waiting), self._tail
+        opened = self._open(nodes, told, positions, instruction, len(log))
+        # Only what is settled may be kept.
+        self._waiting, self._tail = waiting, tail
+        source = self._system_source(nodes)
+        system = _system_texts(source)
+        moved = self._moved_tail(nodes)
+        if moved is not None and not self.context.caching:
+            system, moved = (*system, msgspec.structs.replace(moved, role="system")), None
+        at = len(self._blocks) + len(opened) if positions.human is None else positions.human
+        marks = plan_marks(
+            told.tools,
+            system,
+            self._blocks,
+            opened,
+            positions,
+            tail_at=None if moved is None else at,
+            limit=self.facts.marks if self.context.caching else 0,
+        )
+        return Prompt(
+            self.context,
+            told.tools,
+            system,
+            self._blocks,
+            len(self._blocks),
+            tuple(opened),
+            moved,
+            at,
+            marks,
+            self._chain,
+            self._cache_key(told, source),
+        )
+
+    def _floor(self, nodes: Sequence[Event], floor: int) -> int:
+        if self.context.tail == "moved" and self.context.reasoning_bound:
+            # A tail that vanishes rewrites what earlier turns' reasoning is bound to.
+            for node in reversed(nodes):
+                if isinstance(node.data, UserMessage):
+                    return max(floor, node.seq)
+        return floor
+
+    # -- tools ------------------------------------------------------------------------------
+
+    def _tell(self, log: SessionLog) -> Told:
+        context, key = self.context, tuple[object, ...]()
+        if context.projection == "dispatch" or (
+            context.projection == "in-history" and context.definitions == "by-value"
+        ):
+            self._ledger.read(log.events)
+            updates = self._ledger.updates()
+            key = (self._ledger.head_seq, *updates)
+            if self._told is not None and _identical(key, self._told_for):
+                return self._told
+            if context.projection == "dispatch":
+                told = by_dispatch(
+                    self._ledger.head, updates, string_arguments=self.facts.string_arguments
+                )
+            else:
+                told = by_value(context, self._ledger.head, updates)
+        else:
+            history = self._history.read(log.events)
+            key = (log.surface.generation, history, self._history.active)
+            if self._told is not None and _identical(key, self._told_for):
+                return self._told
+            developer = [
+                node for node in log.surface.nodes if isinstance(node.data, DeveloperMessage)
+            ]
+            told = by_history(context, developer, self._history.active, history)
+        self._told, self._told_for = told, key
+        return told
+
+    def _told_otherwise(self, told: Told) -> bool:
+        """Say whether an update that is settled would be told otherwise now."""
+        if told is self._settled_told:
+            return False
+        return any(told.updates.get(seq, ()) != blocks for seq, blocks in self._used.items())
+
+    def _cache_key(self, told: Told, source: SystemMessage | None) -> str:
+        static = source.static if source else ""
+        if self._key_for is None or self._key_for[0] is not told or self._key_for[1] != static:
+            names = [tool.identity() for tool in told.tools if not tool.defer_loading]
+            self._key = encoding.digest(encoding.encode([names, static]))[:32]
+            self._key_for = (told, static)
+        return self._key
+
+    # -- prompt text ------------------------------------------------------------------------
+
+    def _system_source(self, nodes: Sequence[Event]) -> SystemMessage | None:
+        """Return the prompt that stands in front of the messages."""
+        if not nodes:
+            return None
+        found = self._prompt
+        if not self.context.prompt_update:
+            # A route that reads one prompt reads the latest: nothing older may stay visible.
+            for node in nodes[self._nodes :]:
+                if isinstance(node.data, SystemMessage):
+                    found = node
+        elif isinstance(nodes[0].data, SystemMessage):
+            found = nodes[0]
+        if found is None or not isinstance(found.data, SystemMessage):
+            return None
+        return found.data
+
+    def _moved_tail(self, nodes: Sequence[Event]) -> Text | None:
+        if self.context.tail != "moved":
+            return None
+        for node in reversed(nodes):
+            if isinstance(node.data, UserMessage):
+                if node.data.tail is None:
+                    return None
+                text = announcements.turn_instructions(node.data.tail)
+                return Text((node.seq, 1), "user", text, "tail")
+        return None
+
+    # -- history ----------------------------------------------------------------------------
+
+    def _settle(self, nodes: Sequence[Event], told: Told, floor: int) -> None:
+        """Take in whole rounds: everything up to the last assistant message."""
+        last = len(nodes)
+        while last > self._nodes and not isinstance(nodes[last - 1].data, AssistantMessage):
+            last -= 1
+        if last == self._nodes:
+            return
+        group = self._group(told, settling=True)
+        for node in nodes[self._nodes : last]:
+            data = node.data
+            if not isinstance(data, AssistantMessage):
+                self._join(group, node, told, settling=True)
+                continue
+            self._blocks.extend(self._say(group, len(self._blocks), self._positions))
+            if data.route == self.context.route:
+                self._positions.answered(len(self._blocks))
+            self._blocks.extend(self._assistant(node, data, told, floor))
+            self._last_assistant = node.seq
+            group = self._group(told, settling=True)
+        self._nodes = last
+
+    def _open(
+        self,
+        nodes: Sequence[Event],
+        told: Told,
+        positions: Positions,
+        instruction: str | None,
+        seq: int,
+    ) -> list[Block]:
+        """Return the blocks behind the last assistant message."""
+        group = self._group(told, settling=False)
+        for node in nodes[self._nodes :]:
+            self._join(group, node, told, settling=False)
+        if instruction is not None:
+            group.users.append(Event(seq, 0, CompactionSummary(instruction, -1)))
+        return self._say(group, len(self._blocks), positions)
+
+    def _group(self, told: Told, *, settling: bool) -> _Group:
+        group = _Group()
+        if self._last_assistant is not None:
+            self._take_updates(group, self._last_assistant, told, settling=settling)
+        return group
+
+    def _take_updates(self, group: _Group, seq: int, told: Told, *, settling: bool) -> None:
+        found = told.updates.get(seq, ())
+        group.updates.extend(found)
+        if settling and found:
+            self._used[seq] = found
+
+    def _join(self, group: _Group, node: Event, told: Told, *, settling: bool) -> None:
+        data = node.data
+        if isinstance(data, UserMessage | ToolResult | ServerInstructions | CompactionSummary):
+            group.users.append(node)
+            group.last = node.seq
+        elif isinstance(data, SystemMessage):
+            if settling:
+                self._prompt = node
+            # The head stands in front of all messages; a later prompt joins the history.
+            if self.context.prompt_update and not data.empty and node.seq != self._head:
+                text = "\n\n".join(part for part in (data.static, data.conversation) if part)
+                group.prompts.append(Text((node.seq, 0), "system", text, "prompt"))
+        elif isinstance(data, DeveloperMessage) and settling:
+            self._used[node.seq] = told.updates.get(node.seq, ())
+        self._take_updates(group, node.seq, told, settling=settling)
+
+    def _say(self, group: _Group, index: int, positions: Positions) -> list[Block]:
+        """Return a group's blocks: user turn, then appended prompts, updates, scoped tail."""
+        said: list[Block] = []
+        later: list[Block] = []
+        human = any(isinstance(node.data, UserMessage) for node in group.users)
+        wait = self.facts.waits and not human
+        for node in group.users:
+            data = node.data
+            match data:
+                case UserMessage():
+                    self._tail = data.tail
+                    if data.tail is not None and self.context.tail == "kept":
+                        text = announcements.turn_instructions(data.tail)
+                        said.append(Text((node.seq, 1), "user", text, "tail"))
+                    positions.take_human(
+                        index + len(said),
+                        node.seq,
+                        data.tail is not None and self.context.tail == "moved",
+                    )
+                    said.append(Text((node.seq, 0), "user", escape(data.text), "human"))
+                case ToolResult():
+                    said.append(
+                        Result(
+                            (node.seq, 0),
+                            call_id(data.call_id),
+                            data.name,
+                            escape(data.text),
+                            data.is_error,
+                        )
+                    )
+                case ServerInstructions():
+                    text = announcements.server_instructions(data.server, data.text)
+                    (later if wait else said).append(Text((node.seq, 0), "user", text, "server"))
+                case CompactionSummary() if data.turn < 0:
+                    said.append(Text((node.seq, 0), "user", data.text, "instruction"))
+                case CompactionSummary():
+                    text = announcements.summary(data.text)
+                    said.append(Text((node.seq, 0), "user", text, "summary"))
+                case _:  # pragma: no cover - _join admits no other
+                    pass
+        native = [block for block in group.updates if not _user_text(block)]
+        if native and not group.users:
+            raise UnsupportedContent(
+                "a tool update has no user message or tool result in front of it; "
+                "send it with the next user message",
+                route=self.context.route,
+                seq=native[0].key[0],
+            )
+        later.extend(block for block in group.updates if _user_text(block))
+        if wait:
+            self._waiting = [*self._waiting, *later]
+        else:
+            said.extend(self._waiting)
+            said.extend(later)
+            self._waiting = []
+        said.extend(group.prompts)
+        said.extend(native)
+        if self.context.tail == "scoped" and self._tail is not None and group.users:
+            said.append(Text((group.last, 2), "system", self._tail, "tail", scoped=True))
+        return said
+
+    def _assistant(
+        self, node: Event, data: AssistantMessage, told: Told, floor: int
+    ) -> list[Block]:
+        said: list[Block] = []
+        context = self.context
+        if (
+            data.native
+            and data.wire == context.wire
+            and data.route == context.route
+            and data.form == context.form
+        ):
+            guard = context.projection == "dispatch" and not context.reasoning_bound
+            for part, raw in enumerate(data.native):
+                kind = _type_of.decode(raw).type
+                if kind in REASONING:
+                    if node.seq < floor:
+                        continue
+                elif guard:
+                    raw = _escaped(raw)
+                said.append(Native((node.seq, part), raw, kind))
+        else:
+            if data.text.strip():
+                said.append(Text((node.seq, 0), "assistant", escape(data.text), "answer"))
+            for part, call in enumerate(data.calls, 1):
+                said.append(self._use(node.seq, part, call, told))
+        if all(isinstance(block, Native) and block.kind in REASONING for block in said):
+            said.append(Text((node.seq, 9_999), "assistant", EMPTY_ANSWER, "answer"))
+        return said
+
+    def _use(self, seq: int, part: int, call: Call, told: Told) -> Use:
+        if self.context.projection == "dispatch" and call.name not in told.bound:
+            return Use(
+                (seq, part),
+                call_id(call.id),
+                TOOL_DISPATCHER_NAME,
+                escape_json(rewrite_direct_call(call)),
+            )
+        return Use((seq, part), call_id(call.id), call.name, escape_json(call.arguments))
+
+
+def project(
+    log: SessionLog,
+    context: RequestContext,
+    facts: WireFacts,
+    *,
+    instruction: str | None = None,
+    floor: int = -1,
+) -> Prompt:
+    """Return what a request says, from nothing but the log and the epoch's context.
+
+    Args:
+        log: The session's log.
+        context: What the epoch recorded.
+        facts: What its wire asks for.
+        instruction: As for `Projector.prompt`.
+        floor: As for `Projector.prompt`.
+    """
+    return Projector(context, facts).prompt(log, instruction=instruction, floor=floor)
+
+
+def call_id(given: str) -> str:
+    """Map a call id to one that every route takes: itself, or its digest."""
+    return given if _CALL_ID.match(given) else f"call_{encoding.digest(given)[:40]}"
+
+
+def _user_text(block: Block) -> bool:
+    return isinstance(block, Text) and block.role == "user"
+
+
+def _escaped(raw: Raw) -> Raw:
+    data = bytes(raw)
+    if b"tool_update" in data or b"_instructions" in data:
+        return Raw(escape_json(data.decode()).encode())
+    return raw
+
+
+def _system_texts(source: SystemMessage | None) -> tuple[Text, ...]:
+    if source is None:
+        return ()
+    parts = enumerate((source.static, source.conversation))
+    return tuple(Text((-1, part), "system", text, "prompt") for part, text in parts if text)
+
+
+def _identical(one: Sequence[object], other: Sequence[object]) -> bool:
+    """Compare by identity, integers by value: what folds hand out is kept and immutable."""
+    return len(one) == len(other) and all(
+        a is b or (isinstance(a, int) and a == b) for a, b in zip(one, other, strict=True)
+    )
+
+
+__all__ = ["EMPTY_ANSWER", "REASONING", "Change", "Projector", "WireFacts", "call_id", "project"]

@@ -1,0 +1,189 @@
+"""How tool changes are told: four projections of one log.
+
+Each gives the declarations of the request and, by the surface node they stand behind, the blocks
+or the announcement of every update that is told. All are pure functions of the folds and of what
+the epoch recorded in its `request/context`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Raw, Struct
+
+from addendum.log.events import DeveloperMessage, Event, RequestContext
+from addendum.log.values import DeveloperText, ToolAddition, ToolRemoval, ToolSchema
+from addendum.prompt import announcements
+from addendum.prompt.blocks import Block, Change, Text
+from addendum.tools.dispatcher import CALL_TOOL, CALL_TOOL_TEXT, TOOL_DISPATCHER_NAME
+from addendum.tools.history import ToolHistory, project_tool_updates
+from addendum.tools.ledger import LedgerUpdate
+from addendum.tools.search import TOOL_SEARCH
+
+PLACEHOLDER = ToolSchema(
+    "deferred_tools_placeholder",
+    "Stands for tools that may be added later in this conversation. Never call it.",
+    Raw(b'{"type":"object","properties":{}}'),
+    True,
+)
+"""Declared from the first request on where the first deferred tool would change hidden text."""
+
+
+class Told(Struct, frozen=True):
+    """What a projection says about tools.
+
+    Attributes:
+        tools: Declarations in order.
+        updates: Blocks by the seq of the node that they stand behind. Under the seq of a
+            developer message they stand where that message does.
+        bound: Names that the model can call by name at all, on dispatch.
+    """
+
+    tools: tuple[ToolSchema, ...]
+    updates: Mapping[int, tuple[Block, ...]]
+    bound: frozenset[str] = frozenset()
+
+
+def plain(tool: ToolSchema) -> ToolSchema:
+    """Return the definition without its flag."""
+    return msgspec.structs.replace(tool, defer_loading=None) if tool.defer_loading else tool
+
+
+def bound_tools(
+    head: Iterable[ToolSchema], *, string_arguments: bool = False
+) -> tuple[ToolSchema, ...]:
+    """Return what a dispatch route declares: head's immediate tools, search, dispatcher."""
+    tools = [tool for tool in head if not tool.defer_loading]
+    if all(tool.name != TOOL_SEARCH.name for tool in tools):
+        tools.append(TOOL_SEARCH)
+    return (*tools, CALL_TOOL_TEXT if string_arguments else CALL_TOOL)
+
+
+def by_history(
+    context: RequestContext,
+    developer: Sequence[Event],
+    active: Sequence[ToolSchema],
+    history: ToolHistory,
+) -> Told:
+    """Tell changes by the note's projection: rebind, addition-only, in-history by reference.
+
+    Args:
+        context: What the epoch recorded.
+        developer: Developer messages of the surface, in order.
+        active: Tools of the latest header.
+        history: The fold's snapshot.
+    """
+    mode = None if context.projection == "rebind" else context.projection
+    assert mode != "dispatch"
+    messages, tools = project_tool_updates(developer, active, mode, history)
+    updates: dict[int, tuple[Block, ...]] = {}
+    for event in messages:
+        data = event.data
+        assert isinstance(data, DeveloperMessage)
+        blocks: list[Block] = []
+        for part, block in enumerate(data.content):
+            key = (event.seq, part)
+            if isinstance(block, DeveloperText):
+                blocks.append(Text(key, "system", block.text, "prompt"))
+            elif isinstance(block, ToolAddition):
+                blocks.append(Change(key, block.tool_name, True))
+            else:
+                blocks.append(Change(key, block.tool_name, False))
+        updates[event.seq] = tuple(blocks)
+    return Told(with_placeholder(context, tools), updates)
+
+
+def with_placeholder(
+    context: RequestContext, tools: tuple[ToolSchema, ...]
+) -> tuple[ToolSchema, ...]:
+    """Put the deferred placeholder behind the immediate tools, where the epoch has one."""
+    if not context.placeholder or not tools:
+        return tools
+    last = max((place for place, tool in enumerate(tools) if not tool.defer_loading), default=-1)
+    return (*tools[: last + 1], PLACEHOLDER, *tools[last + 1 :])
+
+
+def by_value(
+    context: RequestContext, head: Sequence[ToolSchema], updates: Sequence[LedgerUpdate]
+) -> Told:
+    """Tell changes in the history with their definitions."""
+    told: dict[int, tuple[Block, ...]] = {}
+    offered = {tool.name: tool.identity() for tool in head if not tool.defer_loading}
+    defined = {tool.name: tool.identity() for tool in head}
+    for update in updates:
+        blocks: list[Block] = []
+        for tool in update.added + update.redefined:
+            again = tool in update.redefined
+            key = (update.seq, len(blocks))
+            identity = tool.identity()
+            if offered.get(tool.name) == identity or (again and tool.name not in offered):
+                continue
+            if defined.get(tool.name) == identity:
+                blocks.append(Change(key, tool.name, True))
+            else:
+                blocks.append(Change(key, tool.name, True, plain(tool)))
+            offered[tool.name] = defined[tool.name] = identity
+        for name in update.removed:
+            if name in offered:
+                blocks.append(Change((update.seq, len(blocks)), name, False))
+                del offered[name]
+        if blocks:
+            told[update.anchor] = (*told.get(update.anchor, ()), *blocks)
+    return Told(with_placeholder(context, tuple(head)), told)
+
+
+def by_dispatch(
+    head: Sequence[ToolSchema],
+    updates: Sequence[LedgerUpdate],
+    *,
+    string_arguments: bool = False,
+) -> Told:
+    """Tell changes by announcements; everything added is reached through the dispatcher."""
+    tools = bound_tools(head, string_arguments=string_arguments)
+    declared = {tool.name: tool.identity() for tool in tools}
+    offered = {tool.name: tool.identity() for tool in head if not tool.defer_loading}
+    told: dict[int, tuple[Block, ...]] = {}
+    for update in updates:
+        added: list[ToolSchema] = []
+        changed: list[ToolSchema] = []
+        restored: list[str] = []
+        removed: list[str] = []
+        for tool in update.added:
+            identity = tool.identity()
+            if offered.get(tool.name) == identity:
+                continue
+            if declared.get(tool.name) == identity:
+                restored.append(tool.name)
+            elif tool.name in offered:
+                changed.append(tool)
+            else:
+                added.append(tool)
+            offered[tool.name] = identity
+        for tool in update.redefined:
+            if offered.get(tool.name) != tool.identity():
+                changed.append(tool)
+                offered[tool.name] = tool.identity()
+        for name in update.removed:
+            removed.append(name)
+            offered.pop(name, None)
+        if added or changed or restored or removed:
+            text = announcements.tool_update(
+                added, changed, restored, removed, dispatcher=TOOL_DISPATCHER_NAME
+            )
+            block = Text((update.seq, 0), "user", text, "announcement")
+            told[update.anchor] = (*told.get(update.anchor, ()), block)
+    return Told(tools, told, frozenset(declared))
+
+
+__all__ = [
+    "PLACEHOLDER",
+    "Told",
+    "ToolRemoval",
+    "bound_tools",
+    "by_dispatch",
+    "by_history",
+    "by_value",
+    "plain",
+    "with_placeholder",
+]

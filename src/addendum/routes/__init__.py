@@ -1,0 +1,46 @@
+"""To whom a request goes: providers, models and what they can be told, as data."""
+
+from __future__ import annotations
+
+from addendum.routes.choose import (
+    SYSTEM_ROLE,
+    Lifetime,
+    TailChoice,
+    ToolChanges,
+    choose_projection,
+    context,
+    fields,
+    weaker,
+)
+from addendum.routes.credentials import Secret, credentials
+from addendum.routes.describe import describe
+from addendum.routes.model import (
+    Beta,
+    CacheRules,
+    Capabilities,
+    Endpoint,
+    Route,
+    is_loopback,
+)
+from addendum.routes.resolve import resolve
+
+__all__ = [
+    "SYSTEM_ROLE",
+    "Beta",
+    "CacheRules",
+    "Capabilities",
+    "Endpoint",
+    "Lifetime",
+    "Route",
+    "Secret",
+    "TailChoice",
+    "ToolChanges",
+    "choose_projection",
+    "context",
+    "credentials",
+    "describe",
+    "fields",
+    "is_loopback",
+    "resolve",
+    "weaker",
+]

@@ -1,0 +1,231 @@
+"""What is known of a route: frozen values, filled from `providers.toml`.
+
+Three axes stay apart: a wire API is code, a provider is data (address, credentials, quirks), and
+what a model can do is data. Nothing here is ever written to a log; an epoch records the few facts
+that it renders with (`addendum.routes.choose`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from addendum.errors import ConfigurationError
+from addendum.log.values import Definitions, TailMode
+
+Wire: TypeAlias = Literal["anthropic_messages", "openai_chat"]
+ToolUpdate: TypeAlias = Literal["addition-only", "in-history"]
+Removals: TypeAlias = Literal["block", "omit", "text"]
+Readd: TypeAlias = Literal["block", "redeclare", "text"]
+CacheKind: TypeAlias = Literal["marks", "steps", "boundaries", "units", "none"]
+Certainty: TypeAlias = Literal["documented", "reported", "probed"]
+WeakerForm: TypeAlias = Literal["by-reference", "addition-only"]
+
+
+class CacheRules(Struct, frozen=True, forbid_unknown_fields=True):
+    """How an endpoint caches a prompt's prefix.
+
+    Attributes:
+        kind: `marks` (written only at marks we set), `boundaries` (written at the ends of certain
+            messages, and at marks), `steps` (automatic, read in whole steps), `units` (automatic,
+            only whole stored prefixes are read) or `none` (nothing is known or promised).
+        minimum: Shortest prefix that is cached, in tokens.
+        lookback: Positions that a read walks back from a mark, the mark's own included; for
+            `boundaries`, earlier message ends that are looked up. 0 where it does not apply.
+        max_marks: Marks that a request may set.
+        step: Distance in tokens between places that can be read (`steps`), or between automatic
+            units (`units`); 0 where it does not apply or is not published.
+        lifetimes: Lifetimes that a request may ask for, the provider's default first.
+        default_lifetime_s: Seconds that an entry surely lives without being read.
+        version: Names this set of rules; an epoch records it.
+    """
+
+    kind: CacheKind
+    minimum: int = 0
+    lookback: int = 0
+    max_marks: int = 0
+    step: int = 0
+    lifetimes: tuple[str, ...] = ()
+    default_lifetime_s: int = 0
+    version: str = ""
+
+
+class Beta(Struct, frozen=True, forbid_unknown_fields=True):
+    """A beta flag of the wire, and what it is needed for.
+
+    Attributes:
+        name: The flag as sent.
+        needed_for: `by-value` or `by-reference` (sent in every request of an epoch with that
+            projection), `clear_at` (in every request of an epoch with scoped tails), or `block`
+            (sent only with a request that holds update blocks).
+    """
+
+    name: str
+    needed_for: Literal["by-value", "by-reference", "clear_at", "block"]
+
+
+class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one model can be told on one endpoint.
+
+    `definitions`, `removals`, `readd`, `redefine`, `placeholder` and `also` mean nothing where
+    `tool_update` is None.
+
+    Attributes:
+        tool_update: How tool changes are told natively, or None.
+        definitions: Whether an addition names a declared tool or carries the definition itself.
+        removals: `block`; `omit` (declaration and additions are left out, the prefix breaks); or
+            `text` (the definition stays, a notice says so, execution refuses).
+        readd: How a removed name returns: a new `block`, `redeclare`d in the tool list, or `text`.
+        redefine: Whether a later definition replaces an earlier one in place.
+        also: Weaker native forms that the endpoint takes as well.
+        prompt_update: Whether a changed prompt can be appended to the history as a system message.
+        tail: Where per-turn instructions stand unless something else is asked for.
+        placeholder: Whether a deferred entry that is never offered stands behind the head's tools.
+        reasoning_bound: Whether signed reasoning is only valid behind the exact prefix it was made
+            with.
+        keeps_reasoning: Whether reasoning of earlier turns stays in the context; otherwise the
+            provider strips it at the next user message, and the prefix changes there.
+        betas: Flags of the wire, in the order in which they are sent.
+        chat_wire_waits: Whether an update in the middle of a run waits for the next user message.
+        string_arguments: Whether the arguments of a call travel as JSON text, not as an object.
+    """
+
+    tool_update: ToolUpdate | None = None
+    definitions: Definitions = "by-reference"
+    removals: Removals = "text"
+    readd: Readd = "text"
+    redefine: bool = False
+    also: tuple[WeakerForm, ...] = ()
+    prompt_update: bool = False
+    tail: TailMode = "moved"
+    placeholder: bool = False
+    reasoning_bound: bool = False
+    keeps_reasoning: bool = True
+    betas: tuple[Beta, ...] = ()
+    chat_wire_waits: bool = False
+    string_arguments: bool = False
+
+
+class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
+    """An address, and how a request proves who sends it.
+
+    Attributes:
+        base_url: Address without a trailing slash, credentials, query or fragment; empty where the
+            caller has to give one.
+        path: Path of the API behind base and version.
+        version: Version segment of the path.
+        version_in_base: Whether a base URL with a path already holds the version, as OpenAI's
+            clients have it; otherwise it is added unless it is there.
+        auth: How the key travels.
+        key_variables: Environment variables that may hold the key; the first that is set counts.
+        key_optional: Whether a request may go out without a key.
+        base_url_variables: Environment variables that may hold another base URL.
+        headers: Fixed headers.
+        vouched: Whether the route's capabilities hold at this address.
+    """
+
+    base_url: str
+    path: str
+    version: str = "/v1"
+    version_in_base: bool = False
+    auth: Literal["x-api-key", "bearer", "none"] = "bearer"
+    key_variables: tuple[str, ...] = ()
+    key_optional: bool = False
+    base_url_variables: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    vouched: bool = True
+
+    @property
+    def url(self) -> str:
+        """The address that requests are posted to.
+
+        Raises:
+            ConfigurationError: The provider has no address of its own and none was given.
+        """
+        if not self.base_url:
+            where = " or ".join(("base_url (--base-url)", *self.base_url_variables))
+            raise ConfigurationError(f"this route has no address of its own; give {where}")
+        has_version = (
+            urlsplit(self.base_url).path not in ("", "/")
+            if self.version_in_base
+            else self.base_url.endswith(self.version)
+        )
+        return self.base_url + ("" if has_version else self.version) + self.path
+
+    @property
+    def loopback(self) -> bool:
+        """Whether the address is this machine's own."""
+        return is_loopback(self.base_url)
+
+
+class Route(Struct, frozen=True, forbid_unknown_fields=True):
+    """One model at one endpoint, with all that is known about telling it things.
+
+    Attributes:
+        provider: The provider's name.
+        model: The model's id, as sent.
+        facts: Weaker forms that were asked for (`+FACT`), in the order given.
+        wire: Name of the wire API.
+        endpoint: Where it is.
+        capabilities: What it can be told.
+        cache: How it caches.
+        max_tokens: Output limit where the caller sets none; None leaves the field out.
+        max_tokens_field: Name of that field on the wire.
+        id_pattern: Regular expression that a whole call id must match.
+        name_pattern: Regular expression that a whole tool name must match.
+        usage: Where the wire reports tokens, for people.
+        source: Where the facts come from.
+        checked: Day on which the source was read, `YYYY-MM-DD`.
+        certainty: `documented` by the provider, `reported` by others, or `probed` by us.
+    """
+
+    provider: str
+    model: str
+    wire: Wire
+    endpoint: Endpoint
+    capabilities: Capabilities
+    cache: CacheRules
+    id_pattern: str
+    name_pattern: str
+    source: str
+    checked: str
+    certainty: Certainty
+    facts: tuple[str, ...] = ()
+    max_tokens: int | None = None
+    max_tokens_field: str = "max_tokens"
+    usage: str = ""
+
+    @property
+    def name(self) -> str:
+        """`provider:model`: the identity that the log records."""
+        return f"{self.provider}:{self.model}"
+
+    @property
+    def full_name(self) -> str:
+        """`provider:model+FACT...`: what `resolve` was given."""
+        return "+".join((self.name, *self.facts))
+
+    @property
+    def block_betas(self) -> tuple[str, ...]:
+        """Flags to send only with a request that holds update blocks (A12)."""
+        return tuple(beta.name for beta in self.capabilities.betas if beta.needed_for == "block")
+
+
+def is_loopback(base_url: str) -> bool:
+    """Return whether `base_url` names 127.0.0.0/8, ::1 or `localhost`.
+
+    Names are never looked up, so another name that resolves to loopback does not count.
+    """
+    host = urlsplit(base_url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback

@@ -1,0 +1,231 @@
+"""From a route's name and address to all that is known of it.
+
+A name is `provider:model[+FACT...]`. A FACT is a weaker form that the route also takes; none makes
+a route stronger. Native capabilities belong to the endpoint, not to the model's name, so an address
+decides as well:
+
+===========================================  ===================================================
+address                                      capabilities
+===========================================  ===================================================
+the provider's own (the default)             the row's
+loopback (127.0.0.0/8, ::1, `localhost`)     the row's: a stand-in on this machine speaks for
+                                             the provider it plays
+any other                                    none but the wire's own form, unless the caller says
+                                             `trusted=True`: gateways drop or refuse the blocks
+`compatible`, at any address                 none, ever
+===========================================  ===================================================
+
+Cache rules and limits of the model stay in every case: a gateway in front of it does not change
+them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
+
+from msgspec import structs
+
+from addendum.errors import ConfigurationError, UnknownRoute
+from addendum.log.values import TailMode
+from addendum.routes.data import ModelRow, Provider, providers
+from addendum.routes.model import CacheRules, Capabilities, Endpoint, Route
+
+DISPATCH = "dispatch"
+"""The one FACT that every route takes."""
+
+MAX_NAME = 300
+"""Characters that the name of a route may have."""
+
+
+def resolve(
+    name: str,
+    *,
+    base_url: str | None = None,
+    trusted: bool = False,
+    environ: Mapping[str, str] | None = None,
+    known: Mapping[str, Provider] | None = None,
+) -> Route:
+    """Return the route that `name` means.
+
+    Args:
+        name: `provider:model`, with any number of `+FACT`.
+        base_url: Another address; else the provider's variables, then its own address.
+        trusted: The caller vouches that the address takes what the provider itself takes.
+        environ: Environment to read addresses from; the process's own if None.
+        known: Providers by name; those of this release if None.
+
+    Raises:
+        UnknownRoute: No such provider, model or FACT; the message lists what there is.
+        ConfigurationError: The address cannot be used.
+    """
+    table = providers() if known is None else known
+    provider, model, facts = _parse(name, table)
+    row = provider.row(model)
+    if row is None:
+        raise UnknownRoute(
+            f"{provider.name} has no model {model!r}"
+            f"{_near(model, [there for group in provider.rows for there in group.models])};"
+            " a model behind another OpenAI-compatible address is compatible:MODEL"
+        )
+    endpoint = _endpoint(
+        provider.endpoint, base_url, os.environ if environ is None else environ, trusted
+    )
+    capabilities = _weakened(row, facts, f"{provider.name}:{model}")
+    if not endpoint.vouched:
+        capabilities = undeclared(capabilities, row.cache)
+    return Route(
+        provider=provider.name,
+        model=model,
+        facts=facts,
+        wire=provider.wire,
+        endpoint=endpoint,
+        capabilities=capabilities,
+        cache=row.cache,
+        max_tokens=row.max_tokens,
+        max_tokens_field=provider.max_tokens_field,
+        id_pattern=provider.id_pattern,
+        name_pattern=provider.name_pattern,
+        usage=provider.usage,
+        source=row.source,
+        checked=row.checked,
+        certainty=row.certainty,
+    )
+
+
+def unscoped_tail(capabilities: Capabilities, cache: CacheRules) -> TailMode:
+    """Return where per-turn instructions stand on a route that has no scoped ones.
+
+    What was sent stays where reasoning is bound to the prefix, and where whole units are stored.
+    """
+    return "kept" if capabilities.reasoning_bound or cache.kind == "units" else "moved"
+
+
+def undeclared(capabilities: Capabilities, cache: CacheRules) -> Capabilities:
+    """Return what is left where nobody vouches for the endpoint: the wire's plain form."""
+    return structs.replace(
+        without_tool_updates(capabilities),
+        prompt_update=False,
+        tail=unscoped_tail(capabilities, cache),
+        betas=(),
+    )
+
+
+def without_tool_updates(capabilities: Capabilities) -> Capabilities:
+    """Return `capabilities` of a route that is told of tool changes by dispatch or rebinding."""
+    return structs.replace(
+        capabilities,
+        tool_update=None,
+        definitions="by-reference",
+        removals="text",
+        readd="text",
+        redefine=False,
+        also=(),
+        placeholder=False,
+        betas=tuple(beta for beta in capabilities.betas if beta.needed_for == "clear_at"),
+    )
+
+
+def by_reference(capabilities: Capabilities) -> Capabilities:
+    """Return the weaker form in which additions name a deferred declaration.
+
+    A definition cannot be changed in place then (Anthropic's 07-01 beta alone).
+    """
+    return structs.replace(
+        capabilities,
+        definitions="by-reference",
+        redefine=False,
+        also=tuple(form for form in capabilities.also if form != "by-reference"),
+        betas=tuple(beta for beta in capabilities.betas if beta.needed_for != "by-value"),
+    )
+
+
+def _weakened(row: ModelRow, facts: Iterable[str], name: str) -> Capabilities:
+    capabilities = row.capabilities
+    for fact in facts:
+        if fact == DISPATCH:
+            capabilities = without_tool_updates(capabilities)
+        elif fact not in row.capabilities.also:
+            forms = ", ".join(f"+{form}" for form in (*row.capabilities.also, DISPATCH))
+            raise UnknownRoute(f"{name} does not take +{fact}; it takes {forms}")
+        elif capabilities.tool_update is not None:
+            capabilities = by_reference(capabilities)
+            if fact == "addition-only":
+                capabilities = structs.replace(
+                    capabilities,
+                    tool_update="addition-only",
+                    removals="omit",
+                    readd="redeclare",
+                    also=(),
+                )
+    return capabilities
+
+
+def _parse(name: str, table: Mapping[str, Provider]) -> tuple[Provider, str, tuple[str, ...]]:
+    if len(name) > MAX_NAME or not _plain(name):
+        raise UnknownRoute(
+            f"{name[:40]!r} cannot be the name of a route; write provider:model,"
+            " such as anthropic:claude-opus-5-5"
+        )
+    head, colon, rest = name.partition(":")
+    model, *facts = rest.split("+")
+    if not colon or not model:
+        raise UnknownRoute(
+            f"{name!r} is no route; write provider:model, such as anthropic:claude-opus-5-5"
+            f" (providers: {', '.join(table)})"
+        )
+    if head not in table:
+        raise UnknownRoute(f"no provider {head!r}{_near(head, list(table))}")
+    return table[head], model, tuple(dict.fromkeys(facts))
+
+
+def _near(word: str, there: list[str]) -> str:
+    near = difflib.get_close_matches(word, there, n=3, cutoff=0.6)
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
+    return f"; there are: {', '.join(there[:12])}" if there else ""
+
+
+def _endpoint(
+    own: Endpoint, base_url: str | None, environ: Mapping[str, str], trusted: bool
+) -> Endpoint:
+    if base_url is None:
+        given = (environ.get(variable, "").strip() for variable in own.base_url_variables)
+        base_url = next((value for value in given if value), None)
+    if base_url is None:
+        return own
+    endpoint = structs.replace(own, base_url=checked_base_url(base_url))
+    is_own = bool(own.base_url) and endpoint.url == own.url
+    return structs.replace(endpoint, vouched=trusted or is_own or endpoint.loopback)
+
+
+def checked_base_url(base_url: str) -> str:
+    """Return `base_url` without a trailing slash, its host in lower case.
+
+    Raises:
+        ConfigurationError: It is no http(s) address, or holds credentials, a query or a fragment
+            (it is logged when an endpoint is downgraded).
+    """
+    base_url = base_url.strip()
+    try:
+        parts = urlsplit(base_url)
+        port, host = parts.port, parts.hostname
+    except ValueError as error:
+        raise ConfigurationError(f"the base URL cannot be read ({error}); correct it") from None
+    if parts.scheme not in ("http", "https") or not host or not _plain(base_url):
+        raise ConfigurationError("a base URL is http:// or https:// and a host; correct it")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigurationError(
+            f"the base URL for {host} holds credentials, a query or a fragment; leave them out"
+            " (keys come from the environment)"
+        )
+    bracketed = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{bracketed}{'' if port is None else f':{port}'}" + parts.path.rstrip(
+        "/"
+    )
+
+
+def _plain(text: str) -> bool:
+    return text.isprintable() and " " not in text

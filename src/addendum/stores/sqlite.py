@@ -1,0 +1,360 @@
+"""The default store: one SQLite file that many processes may share.
+
+Acknowledged means durable: a method that writes returns when its transaction is on the disk.
+There is one connection a store object, used by one worker thread at a time, in the order of the
+calls. A call that is cancelled in a cancel scope of anyio has either not begun or is carried to
+its end; cancelled by asyncio alone (`task.cancel()`) it may still write after the caller is gone,
+so read the session again before appending to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+from anyio import CancelScope, CapacityLimiter, to_thread
+
+from addendum.errors import ConfigurationError, StoreError
+from addendum.log.store import Lease, SessionRow
+from addendum.stores import leases, schema
+from addendum.stores.leases import Claim, Holder, Standing
+
+T = TypeVar("T")
+
+PREFIX = "sqlite:///"
+
+
+def path_of(url: str) -> Path:
+    """Return the absolute path that an address names.
+
+    Args:
+        url: `sqlite:///path.db` (relative to the working directory, `~` is the home directory)
+            or `sqlite:////absolute/path.db`.
+
+    Raises:
+        ConfigurationError: It names no file.
+    """
+    name = url.removeprefix(PREFIX)
+    if name == url or not name or name.startswith(":"):
+        raise ConfigurationError(
+            f"the store address {url!r} names no file: write sqlite:///path.db, "
+            "sqlite:////absolute/path.db or memory://"
+        )
+    try:
+        return Path(name).expanduser().absolute()
+    except RuntimeError:
+        raise ConfigurationError(
+            f"the store address {url!r} needs a home directory and there is none: "
+            "write sqlite:////absolute/path.db"
+        ) from None
+
+
+class SqliteStore:
+    """Keeps sessions in a SQLite file. Make one with `open`.
+
+    Every method may raise `StoreError`: disk full, read-only, damaged, locked for too long.
+    """
+
+    def __init__(self, url: str, path: Path, db: sqlite3.Connection) -> None:
+        self._url = url
+        self._path = path
+        self._db: sqlite3.Connection | None = db
+        self._claims: dict[tuple[str, int], Claim] = {}
+        # The limiter keeps the order and needs one thread; the lock covers a call that asyncio
+        # cancelled, whose thread works on although the limiter is free again.
+        self._limiter = CapacityLimiter(1)
+        self._lock = threading.Lock()
+
+    @classmethod
+    async def open(cls, url: str) -> SqliteStore:
+        """Open the file, made if there is none, and bring its tables up to date.
+
+        Args:
+            url: As `path_of`. A missing directory (0700) and file (0600) are made.
+
+        Raises:
+            ConfigurationError: The address names no file.
+            StoreTooNew: A later release wrote the file.
+            StoreError: It is not a store, or cannot be opened.
+        """
+        path = path_of(url)
+
+        def work() -> sqlite3.Connection:
+            try:
+                return schema.connect(path)
+            except sqlite3.Error as error:
+                raise schema.explain(error, path) from None
+
+        return cls(url, path, await to_thread.run_sync(work))
+
+    @property
+    def url(self) -> str:
+        """The address it was opened with."""
+        return self._url
+
+    async def acquire(
+        self,
+        session: str,
+        *,
+        create: bool = True,
+        parent: str | None = None,
+        tenant: str | None = None,
+        user: str | None = None,
+    ) -> Lease:
+        """Take the session's lease, or take it over from a holder that is gone.
+
+        Args:
+            session: Id; 1 to 200 printable characters without `/`.
+            create: Whether a session that does not exist is made.
+            parent: Of a session that is made: the one it was forked from.
+            tenant: Of a session that is made: a free label.
+            user: Of a session that is made: a free label.
+
+        Raises:
+            ConfigurationError: The id breaks the rule.
+            SessionBusy: Another living writer holds it; the message names the holder.
+            SessionMissing: There is none and `create` is false.
+        """
+        leases.check_session(session)
+        claim = leases.new_claim()
+
+        def work(db: sqlite3.Connection) -> Lease:
+            time = leases.now()
+            if not db.execute("SELECT 1 FROM sessions WHERE id = ?", (session,)).fetchone():
+                if not create:
+                    raise leases.missing(session)
+                db.execute(
+                    "INSERT INTO sessions VALUES (?, ?, ?, 0, ?, ?, ?)",
+                    (session, time, time, parent, tenant, user),
+                )
+            standing = _standing(db, session)
+            if standing and leases.living(standing, time):
+                raise leases.busy(session, standing, time)
+            token = standing.token + 1 if standing else 1
+            at = claim.holder
+            expires = time + leases.LEASE_MS
+            db.execute(
+                "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (session, token, at.host, at.machine, at.pid, at.started, claim.nonce, expires),
+            )
+            return Lease(session, str(at), token)
+
+        try:
+            lease = await self._write(work)
+        except anyio.get_cancelled_exc_class():
+            # By asyncio alone: the thread may be about to take a lease that nobody knows of.
+            with CancelScope(shield=True), contextlib.suppress(StoreError):
+                await self._give_back([claim])
+            raise
+        self._claims[session, lease.token] = claim
+        return lease
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back, cancelled or not. One that was taken over is no error."""
+        claim = self._claims.pop((lease.session, lease.token), None)
+        if claim:
+            with CancelScope(shield=True):
+                await self._give_back([claim])
+
+    async def renew(self, lease: Lease) -> None:
+        """Keep the lease alive for another `leases.LEASE_MS`.
+
+        Raises:
+            SessionBusy: It was given back or taken over.
+        """
+
+        def work(db: sqlite3.Connection) -> None:
+            self._held(db, lease)
+            _prolong(db, lease)
+
+        await self._write(work)
+
+    async def append(self, lease: Lease, expected: int, events: Sequence[bytes]) -> None:
+        """Add events durably, all or none: compare-and-set on the log's length.
+
+        Args:
+            lease: The writer's lease, taken from this store object; also renewed by this.
+            expected: How many events the session must have now.
+            events: Encoded events with seqs `expected`, `expected + 1` ...
+
+        Raises:
+            Conflict: The session has another length.
+            SessionBusy: The lease was given back or taken over.
+        """
+        session = lease.session
+        rows = [(session, expected + i, event) for i, event in enumerate(events)]
+
+        def work(db: sqlite3.Connection) -> None:
+            standing = self._held(db, lease)
+            found = db.execute("SELECT events FROM sessions WHERE id = ?", (session,)).fetchone()
+            if found is None:
+                raise leases.missing(session)
+            if found[0] != expected:
+                raise leases.conflict(session, expected, found[0])
+            db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
+            time = leases.now()
+            db.execute(
+                "UPDATE sessions SET events = ?, updated = ? WHERE id = ?",
+                (expected + len(rows), time, session),
+            )
+            if standing.expires - time < leases.LEASE_MS - leases.RENEW_AFTER_MS:
+                _prolong(db, lease)
+
+        await self._write(work)
+
+    async def read(self, session: str, start: int = 0) -> list[bytes]:
+        """Return the encoded events from seq `start` on.
+
+        Raises:
+            ConfigurationError: The id breaks the rule.
+            SessionMissing: There is no such session.
+        """
+        leases.check_session(session)
+
+        def work(db: sqlite3.Connection) -> list[bytes]:
+            if not db.execute("SELECT 1 FROM sessions WHERE id = ?", (session,)).fetchone():
+                raise leases.missing(session)
+            rows = db.execute(
+                "SELECT data FROM events WHERE session = ? AND seq >= ? ORDER BY seq",
+                (session, start),
+            )
+            return [data for (data,) in rows]
+
+        return await self._run(work)
+
+    async def sessions(self) -> list[SessionRow]:
+        """Return all sessions, newest update first."""
+
+        def work(db: sqlite3.Connection) -> list[SessionRow]:
+            rows = db.execute(
+                "SELECT id, created, updated, events, parent, tenant, user FROM sessions "
+                "ORDER BY updated DESC, id"
+            )
+            return [SessionRow(*row) for row in rows]
+
+        return await self._run(work)
+
+    async def get(self, kind: str, key: str) -> bytes | None:
+        """Return a small record, or None; expired ones are gone."""
+        return await self._run(lambda db: _record(db, kind, key, leases.now()))
+
+    async def put(
+        self, kind: str, key: str, value: bytes, *, expires: int | None = None, keep: bool = False
+    ) -> bytes:
+        """Keep a small record and return what is kept.
+
+        Args:
+            kind: What it is.
+            key: Its key within the kind.
+            value: Its content.
+            expires: Milliseconds since the epoch from which on it is gone.
+            keep: If a record stands already, leave it and return it; decided within one
+                transaction, so processes that put at once agree.
+        """
+
+        def work(db: sqlite3.Connection) -> bytes:
+            time = leases.now()
+            if keep and (standing := _record(db, kind, key, time)) is not None:
+                return standing
+            db.execute("DELETE FROM records WHERE expires <= ?", (time,))
+            db.execute(
+                "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", (kind, key, expires, value)
+            )
+            return value
+
+        return await self._write(work)
+
+    async def aclose(self) -> None:
+        """Give back the leases that are still held, and close the file, cancelled or not."""
+        claims = list(self._claims.values())
+        self._claims.clear()
+
+        def close() -> None:
+            with self._lock:
+                if self._db:
+                    self._db.close()
+                    self._db = None
+
+        with CancelScope(shield=True):
+            try:
+                if claims and self._db:
+                    await self._give_back(claims)
+            finally:
+                await to_thread.run_sync(close, limiter=self._limiter)
+
+    async def _give_back(self, claims: Sequence[Claim]) -> None:
+        """Mark leases as free; those that were taken over have another nonce by now."""
+
+        def work(db: sqlite3.Connection) -> None:
+            db.executemany(
+                "UPDATE leases SET nonce = NULL WHERE nonce = ?",
+                [(claim.nonce,) for claim in claims],
+            )
+
+        await self._write(work)
+
+    def _held(self, db: sqlite3.Connection, lease: Lease) -> Standing:
+        """Return the session's lease if it is this one; the nonce tells a restored file apart."""
+        standing = _standing(db, lease.session)
+        claim = self._claims.get((lease.session, lease.token))
+        if (
+            standing is None
+            or claim is None
+            or (standing.token, standing.nonce) != (lease.token, claim.nonce)
+        ):
+            raise leases.lost(lease, standing)
+        return standing
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` as one durable transaction."""
+
+        def inside(db: sqlite3.Connection) -> T:
+            with schema.writing(db):
+                return work(db)
+
+        return await self._run(inside)
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` on the connection, in the worker thread."""
+
+        def call() -> T:
+            with self._lock:
+                if self._db is None:
+                    raise StoreError(f"the store {self._path} is closed; open it again")
+                try:
+                    return work(self._db)
+                except sqlite3.Error as error:
+                    raise schema.explain(error, self._path) from None
+
+        return await to_thread.run_sync(call, limiter=self._limiter)
+
+
+def _standing(db: sqlite3.Connection, session: str) -> Standing | None:
+    row = db.execute(
+        "SELECT token, host, machine, pid, started, nonce, expires FROM leases WHERE session = ?",
+        (session,),
+    ).fetchone()
+    if row is None:
+        return None
+    token, host, machine, pid, started, nonce, expires = row
+    return Standing(token, Holder(host, machine, pid, started), nonce, expires)
+
+
+def _prolong(db: sqlite3.Connection, lease: Lease) -> None:
+    db.execute(
+        "UPDATE leases SET expires = ? WHERE session = ?",
+        (leases.now() + leases.LEASE_MS, lease.session),
+    )
+
+
+def _record(db: sqlite3.Connection, kind: str, key: str, time: int) -> bytes | None:
+    row = db.execute(
+        "SELECT value FROM records WHERE kind = ? AND key = ? AND (expires IS NULL OR expires > ?)",
+        (kind, key, time),
+    ).fetchone()
+    return row[0] if row else None

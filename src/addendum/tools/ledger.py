@@ -1,0 +1,130 @@
+"""The session-long fold: the head, then every addition, redefinition and removal with its place.
+
+It never rebuilds. By-value and dispatch read it: their bound tools come from the session's head
+header, and everything since is told in the history. At a header that starts a series (after a
+compaction, a rewind, on request) one update is derived from the log in place of the step's own:
+what is active now, less what the surviving surface still tells, and the reverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from addendum.log.events import Event, RequestHeader
+from addendum.log.surface import Surface
+from addendum.log.values import ToolSchema
+
+
+class LedgerUpdate(Struct, frozen=True):
+    """What one header changed.
+
+    Attributes:
+        seq: The header's seq: the update's identity and its order.
+        anchor: Seq of the last surface node in front of it; -1 if there was none. The update
+            stands as long as that node does.
+        added: Names that became callable, in header order, with their definitions.
+        redefined: Active names whose definition was replaced, in header order.
+        removed: Names that are no longer callable, in the order they were told.
+    """
+
+    seq: int
+    anchor: int
+    added: tuple[ToolSchema, ...] = ()
+    redefined: tuple[ToolSchema, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.redefined or self.removed)
+
+
+class Ledger:
+    """Folds headers along the surface; later reads touch unseen events only.
+
+    Attributes:
+        head: The session's head header, or None before the first.
+        head_seq: Its seq.
+        active: Tools of the latest header.
+    """
+
+    def __init__(self) -> None:
+        self.head: tuple[ToolSchema, ...] = ()
+        self.head_seq: int | None = None
+        self.active: tuple[ToolSchema, ...] = ()
+        self.consumed = 0
+        self._surface = Surface()
+        self._updates: list[LedgerUpdate] = []
+        self._surfaced: set[str] = set()
+
+    def read(self, events: Sequence[Event]) -> None:
+        """Take in all unseen events."""
+        for place in range(self.consumed, len(events)):
+            event = events[place]
+            if event.surface_op is not None:
+                self._surface.apply(event)
+            elif isinstance(event.data, RequestHeader):
+                self._take(event.seq, event.data)
+        self.consumed = len(events)
+
+    def updates(self) -> tuple[LedgerUpdate, ...]:
+        """Return the updates that the surface still tells, in order."""
+        return tuple(
+            update
+            for update in self._updates
+            if update.anchor < 0 or self._surface.alive(update.anchor)
+        )
+
+    def surfaced(self, name: str) -> bool:
+        """Say whether a name was ever told by an update."""
+        return name in self._surfaced
+
+    def _take(self, seq: int, data: RequestHeader) -> None:
+        before, self.active = self.active, data.header.tools
+        if self.head_seq is None or data.head:
+            self.head, self.head_seq = data.header.tools, seq
+            self._updates = []
+            self._surfaced = set()
+            return
+        nodes = self._surface.nodes
+        anchor = nodes[-1].seq if nodes else -1
+        if data.new_series:
+            told = told_by(self.head, self.updates())
+            wanted = [
+                tool
+                for tool in self.active
+                if not tool.defer_loading or tool.name in self._surfaced
+            ]
+            names = {tool.name for tool in self.active}
+        else:
+            told = {tool.name: tool for tool in before}
+            wanted = list(self.active)
+            names = {tool.name for tool in wanted}
+        update = LedgerUpdate(
+            seq,
+            anchor,
+            tuple(tool for tool in wanted if tool.name not in told),
+            tuple(
+                tool
+                for tool in wanted
+                if tool.name in told and told[tool.name].identity() != tool.identity()
+            ),
+            tuple(name for name in told if name not in names),
+        )
+        if update:
+            self._updates.append(update)
+            self._surfaced.update(tool.name for tool in update.added)
+
+
+def told_by(head: Iterable[ToolSchema], updates: Iterable[LedgerUpdate]) -> dict[str, ToolSchema]:
+    """Return what a reader of head and updates takes for callable, by name."""
+    told = {tool.name: tool for tool in head if not tool.defer_loading}
+    for update in updates:
+        for tool in update.added:
+            told[tool.name] = tool
+        for tool in update.redefined:
+            if tool.name in told:
+                told[tool.name] = tool
+        for name in update.removed:
+            told.pop(name, None)
+    return told

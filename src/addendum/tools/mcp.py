@@ -1,0 +1,391 @@
+"""MCP servers as values: what identifies one, what it offers, what it answered.
+
+No network and no process here, only the rules for what a server sends. `mcp_pool` keeps the
+connections, `mcp_link` speaks the protocol through the official SDK.
+
+What a server lists is data from outside. One bad tool never costs the others: a tool is dropped,
+with a note in `ServerState.notes`, by these rules:
+
+===============  ==================================================================
+name             text of 1 to 128 printable characters; of equal names the first counts
+description      text or absent; lone surrogates become U+FFFD
+parameters       a JSON object of type "object" (a missing type is filled in), at most
+                 200 levels deep, finite numbers only; surrogates as above
+annotations      the protocol's five fields where they have the right type
+size             at most 256 KiB a tool; 10,000 tools and 4 MiB a list
+===============  ==================================================================
+
+A list over its limit is not cut: it is refused as a whole and the earlier list stays.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, cast
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+
+from addendum.encoding import MAX_DEPTH, canonical, clean, digest, encode
+from addendum.errors import ContentError
+
+MAX_TOOLS = 10_000
+"""Tools that one server may list."""
+
+MAX_LIST_BYTES = 4 * 1024 * 1024
+"""Bytes (UTF-8) of all names, descriptions and schemas that one server may list."""
+
+MAX_TOOL_BYTES = 256 * 1024
+"""Bytes (UTF-8) of one tool's name, description and schema."""
+
+MAX_NAME = 128
+"""Characters of a tool's name (the limit in the MCP specification, 2025-11-25, server/tools)."""
+
+MAX_RESULT_BYTES = 1024 * 1024
+"""Bytes (UTF-8) of one call's text; what is longer is cut, with a note."""
+
+MAX_INSTRUCTIONS = 64 * 1024
+"""Characters of a server's instructions; what is longer is cut, with a note."""
+
+MAX_NOTES = 20
+"""Dropped tools that are noted one by one; the rest is counted."""
+
+Status = Literal["idle", "starting", "ready", "lost", "failed"]
+
+
+class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One MCP server: how to reach it and what it is called.
+
+    Exactly one of `command`, `url` and `server` says how.
+
+    Attributes:
+        name: What the model sees in front of the tool's name.
+        command: Program and arguments of a server on stdio.
+        url: Address of a streamable HTTP endpoint.
+        server: A server in this process: an `mcp` server object, or anything whose `connect()`
+            is an async context manager of the SDK's (read, write) streams.
+        env: Environment variables of the child beside the minimal ones. Never shown.
+        headers: HTTP headers of every request. Never shown.
+        cwd: Working directory of the child.
+        defer: Its tools are not bound in a session's head.
+        on: Switched on by configuration.
+    """
+
+    name: str
+    command: tuple[str, ...] = ()
+    url: str | None = None
+    server: object | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    cwd: str | None = None
+    defer: bool = False
+    on: bool = False
+
+    def key(self) -> str:
+        """Return the digest of what identifies the connection: spec and credentials.
+
+        Equal keys share one connection. `defer` and `on` say how tools are offered, so they do
+        not count; a server object counts by its identity, so its key holds in this process only.
+        """
+        identity = None if self.server is None else id(self.server)
+        return digest(
+            encode(
+                [
+                    self.name,
+                    self.command,
+                    self.url,
+                    identity,
+                    sorted(self.env),
+                    sorted(self.headers),
+                    self.cwd,
+                ]
+            )
+        )
+
+    def redact(self, text: str) -> str:
+        """Return `text` with the values of `env` and `headers` replaced by `***`."""
+        for value in sorted((v for _, v in self.env + self.headers), key=len, reverse=True):
+            # Shorter values ("1", "true") are no secrets, and replacing them garbles the text.
+            if len(value) >= 6:
+                text = text.replace(value, "***")
+        return text
+
+    def __repr__(self) -> str:
+        where = self.command[:1] or self.server
+        if self.url is not None:
+            parts = urlsplit(self.url)
+            where = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        return f"ServerSpec(name={self.name!r}, at={where!r})"
+
+
+class RemoteTool(msgspec.Struct, frozen=True):
+    """One tool as its server lists it.
+
+    Attributes:
+        name: The server's own name for it.
+        description: Empty where the server gives none.
+        parameters: Its JSON schema, an object, compact, in the key order first seen.
+        annotations: The server's hints (`readOnlyHint`, `destructiveHint` ...) as a JSON object.
+        digest: SHA-256 of the four above in canonical form, so key order does not count.
+    """
+
+    name: str
+    description: str
+    parameters: msgspec.Raw
+    annotations: msgspec.Raw | None
+    digest: str
+
+
+class ServerState(msgspec.Struct, frozen=True):
+    """What is known of a server at one moment.
+
+    Attributes:
+        status: `idle` not dialled; `starting` first attempt; `ready` connected and listed;
+            `lost` was ready, tries again; `failed` never ready so far, tries again.
+        tools: The last settled list, sorted by name. A lost connection does not change it.
+        instructions: The server's own text of the same moment.
+        error: One line on what is wrong, or None.
+        notes: One line for each tool of the list that was dropped.
+        revision: Grows by one with each settled difference of tools or instructions; 0 means
+            that no list has settled yet.
+    """
+
+    status: Status = "idle"
+    tools: tuple[RemoteTool, ...] = ()
+    instructions: str | None = None
+    error: str | None = None
+    notes: tuple[str, ...] = ()
+    revision: int = 0
+
+
+class CallOutcome(msgspec.Struct, frozen=True):
+    """The answer to one call, always an answer and never an exception.
+
+    Attributes:
+        text: What the model reads.
+        is_error: The tool, the server or the way to it failed.
+        code: None for the tool's own answers, else `invalid_arguments`, `unreachable` (not sent),
+            `lost` (sent; the connection broke before the answer), `timeout`, `refused` (the server
+            answered with a protocol error), `malformed` (its answer breaks the protocol) or
+            `input_required` (it asked for input that nobody can give).
+    """
+
+    text: str
+    is_error: bool = False
+    code: str | None = None
+
+
+def lost_outcome(name: str) -> CallOutcome:
+    """Return the answer for a call whose connection broke before the server's answer."""
+    return CallOutcome(
+        f"server {name} broke the connection before it answered; the call may or may not have "
+        "taken effect",
+        True,
+        "lost",
+    )
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """One complete list of a server's tools, read at one moment.
+
+    Attributes:
+        tools: The good ones, sorted by name.
+        instructions: The server's instructions, cleaned and cut.
+        notes: Why others were dropped.
+    """
+
+    tools: tuple[RemoteTool, ...]
+    instructions: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def same_as(self, tools: Sequence[RemoteTool], instructions: str | None) -> bool:
+        """Return whether a model would see no difference."""
+        return self.instructions == instructions and (
+            [t.digest for t in self.tools] == [t.digest for t in tools]
+        )
+
+
+def screen_tool(raw: object) -> dict[str, Any]:
+    """Return one entry of a `tools/list` result reduced to what is good and needed.
+
+    Args:
+        raw: The decoded entry, anything.
+
+    Returns:
+        `name`, `inputSchema`, and where given `description` and `annotations`.
+
+    Raises:
+        ContentError: The tool cannot be offered; the message says why.
+    """
+    if not isinstance(raw, dict):
+        raise ContentError("an entry that is no object")
+    entry = cast("dict[str, Any]", raw)
+    name = entry.get("name")
+    if not isinstance(name, str) or not name:
+        raise ContentError("a tool without a name")
+    shown = one_line(name, 80)
+    if len(name) > MAX_NAME:
+        raise ContentError(f"{shown}: the name has more than {MAX_NAME} characters")
+    if not name.isprintable():
+        raise ContentError(f"{shown}: the name has characters that cannot be shown")
+    good: dict[str, Any] = {"name": name}
+    description = entry.get("description")
+    if description is not None:
+        if not isinstance(description, str):
+            raise ContentError(f"{shown}: the description is no text")
+        good["description"] = clean(description)
+    schema = entry.get("inputSchema")
+    if not isinstance(schema, dict) or cast("Any", schema).get("type", "object") != "object":
+        raise ContentError(f"{shown}: the parameters are no JSON schema of an object")
+    try:
+        checked = _checked(cast("dict[str, Any]", schema))
+    except ContentError as error:
+        raise ContentError(f"{shown}: {error}") from None
+    good["inputSchema"] = checked if "type" in checked else {"type": "object", **checked}
+    if isinstance(entry.get("annotations"), dict):
+        good["annotations"] = _annotations(cast("dict[str, Any]", entry["annotations"]))
+    if len(encode(good)) > MAX_TOOL_BYTES:
+        raise ContentError(f"{shown}: the definition has more than {MAX_TOOL_BYTES:,} bytes")
+    return good
+
+
+def _annotations(raw: dict[str, Any]) -> dict[str, Any]:
+    kinds = {
+        "title": str,
+        "readOnlyHint": bool,
+        "destructiveHint": bool,
+        "idempotentHint": bool,
+        "openWorldHint": bool,
+    }
+    good = {k: raw[k] for k, kind in kinds.items() if isinstance(raw.get(k), kind)}
+    if "title" in good:
+        good["title"] = clean(good["title"])
+    return good
+
+
+def _checked(value: Any, depth: int = 1) -> Any:
+    """Return JSON data with clean text, or raise where it breaks a rule of `encoding`."""
+    if depth > MAX_DEPTH:
+        raise ContentError(f"the parameters are nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ContentError("the parameters hold a number that is not finite")
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return {clean(key): _checked(item, depth + 1) for key, item in pairs}
+    if isinstance(value, list):
+        return [_checked(item, depth + 1) for item in cast("list[Any]", value)]
+    return value
+
+
+def remote_tool(
+    name: str, description: str, parameters: dict[str, Any], annotations: dict[str, Any] | None
+) -> RemoteTool:
+    """Return a tool of screened parts, with its digest."""
+    given = msgspec.Raw(encode(annotations)) if annotations else None
+    return RemoteTool(
+        name,
+        description,
+        msgspec.Raw(encode(parameters)),
+        given,
+        digest(canonical([name, description, parameters, annotations or None])),
+    )
+
+
+def merge(old: Iterable[RemoteTool], new: Iterable[RemoteTool]) -> tuple[RemoteTool, ...]:
+    """Return `new` sorted by name, each tool in the spelling first seen where it is the same."""
+    known = {tool.digest: tool for tool in old}
+    return tuple(sorted((known.get(t.digest, t) for t in new), key=lambda tool: tool.name))
+
+
+def limited_notes(notes: Sequence[str]) -> tuple[str, ...]:
+    """Return at most `MAX_NOTES` notes and a line that counts the rest."""
+    if len(notes) <= MAX_NOTES:
+        return tuple(notes)
+    return (*notes[:MAX_NOTES], f"and {len(notes) - MAX_NOTES:,} more")
+
+
+def limited_instructions(text: str | None) -> str | None:
+    """Return a server's instructions cleaned and cut to `MAX_INSTRUCTIONS`; empty text is None."""
+    if not text:
+        return None
+    if len(text) > MAX_INSTRUCTIONS:
+        text = f"{text[:MAX_INSTRUCTIONS]}\n[cut: the instructions had {len(text):,} characters]"
+    return clean(text)
+
+
+_SPACE = re.compile(r"\s+")
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """Return foreign text as one clean line of at most `limit` characters, for messages."""
+    line = _SPACE.sub(" ", clean(text[: limit * 4])).strip()
+    line = "".join(c if c.isprintable() else "\ufffd" for c in line)
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def result_text(content: Sequence[dict[str, Any]], structured: Any = None) -> str:
+    """Return a call's result as the text that the model reads.
+
+    Text parts and the text of embedded resources are joined by a line break; every other part is
+    told in one line of its own. Structured content stands in where there is no text at all.
+
+    Args:
+        content: The content blocks in the protocol's own spelling (`mimeType` ...).
+        structured: The result's `structuredContent`, or None.
+    """
+    parts: list[str] = []
+    texts = 0
+    for block in content:
+        kind = block.get("type")
+        resource = cast("dict[str, Any]", block.get("resource") or {})
+        if kind == "text":
+            texts += 1
+            parts.append(str(block.get("text", "")))
+        elif kind == "resource" and "text" in resource:
+            texts += 1
+            parts.append(f"[resource {_about(resource)}]\n{resource['text']}")
+        else:
+            parts.append(_described(block))
+    if structured is not None and (not texts or not any(parts)):
+        parts.append(encode(_structured(structured)).decode())
+    return cut(clean("\n".join(parts)))
+
+
+def _structured(value: Any) -> Any:
+    try:
+        return _checked(value)
+    except ContentError as error:
+        return {"error": f"structured content left out: {error}"}
+
+
+def _about(thing: dict[str, Any]) -> str:
+    given = (thing.get(key) for key in ("name", "uri", "mimeType"))
+    return one_line(", ".join(str(value) for value in given if value))
+
+
+def _described(block: dict[str, Any]) -> str:
+    kind = one_line(str(block.get("type", "unknown")), 40)
+    resource = cast("dict[str, Any]", block.get("resource") or block)
+    data = resource.get("data", resource.get("blob"))
+    size = resource.get("size")
+    if isinstance(data, str):
+        # Base64: four characters carry three bytes.
+        size = len(data) * 3 // 4 - data[-2:].count("=")
+    about = _about(resource)
+    shown = f"{kind.replace('_', ' ')} {about}".strip()
+    if isinstance(size, int):
+        shown += f", {size:,} bytes"
+    return f"[{shown}]" if kind == "resource_link" else f"[{shown}: not shown]"
+
+
+def cut(text: str, limit: int = MAX_RESULT_BYTES) -> str:
+    """Return `text` as it is up to `limit` bytes of UTF-8, else its beginning and a note."""
+    raw = text.encode()
+    if len(raw) <= limit:
+        return text
+    kept = raw[:limit].decode(errors="ignore")
+    return f"{kept}\n[cut: the result had {len(raw):,} bytes, these are the first {limit:,}]"

@@ -1,0 +1,73 @@
+"""Names under which a model sees tools.
+
+A server's tool is `SERVER__TOOL`. Where that is no name every provider takes, or is not free, it
+gets a suffix from the digest of the full name, so the same tool has the same name in every process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from addendum.encoding import clean, digest
+from addendum.errors import ConfigurationError
+
+MAX_NAME = 64
+"""Characters of a name: the lowest limit among the providers (OpenAI, Anthropic, Gemini)."""
+
+_STEM = 55
+_FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
+_GOOD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+def model_name(server: str, tool: str, taken: Collection[str]) -> str:
+    """Return the name under which a model sees a server's tool.
+
+    `SERVER__TOOL`, with `_` for characters outside `[A-Za-z0-9_-]`. A name that was changed so, is
+    longer than 64, does not start with a letter or `_`, comes from a server whose name has `__`,
+    or is taken, becomes: at most 55 characters of it, `_`, and 8 hex digits of the digest of the
+    unchanged full name. A first character that no provider takes is kept behind a `_`.
+
+    Args:
+        server: The server's configured name.
+        tool: The server's own name for the tool.
+        taken: Names that came earlier. Two different tools may share a full name
+            (`a__b` + `c`, `a` + `b__c`); the later one gets another digest.
+    """
+    full = clean(f"{server}__{tool}")
+    name = _FOREIGN.sub("_", full)
+    if name == full and "__" not in server and _GOOD.fullmatch(name) and name not in taken:
+        return name
+    if not _GOOD.match(name):
+        name = f"_{name}"
+    seed = full
+    while True:
+        unique = f"{name[:_STEM]}_{digest(seed)[:8]}"
+        if unique not in taken:
+            return unique
+        seed += "\n"
+
+
+def check_function_names(names: Iterable[str], reserved: Iterable[str] = ()) -> None:
+    """Check that function tools have names that every provider takes, each only once.
+
+    Args:
+        names: The names in order.
+        reserved: Names that belong to us.
+
+    Raises:
+        ConfigurationError: A name is no good, reserved, or used twice.
+    """
+    ours = set(reserved)
+    seen: set[str] = set()
+    for name in names:
+        if not _GOOD.fullmatch(name):
+            raise ConfigurationError(
+                f"tool name {name!r} is not usable; take 1 to {MAX_NAME} letters, digits, `_` or "
+                "`-`, beginning with a letter or `_`"
+            )
+        if name in ours:
+            raise ConfigurationError(f"tool name {name!r} is reserved; rename the function tool")
+        if name in seen:
+            raise ConfigurationError(f"two function tools are named {name!r}; rename one of them")
+        seen.add(name)

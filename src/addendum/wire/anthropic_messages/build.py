@@ -1,0 +1,304 @@
+"""Anthropic Messages: from the prompt to body bytes.
+
+A block is encoded once; a mark is spliced into its bytes. The settled part is kept as ready
+pieces, so a request is one join around what is new.
+
+Shapes: Claude docs "Mid-conversation system messages and tool changes", "Prompt caching"
+(2026-09-26).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+from msgspec import Raw
+
+from addendum import encoding
+from addendum.errors import ContentError, UnsupportedContent
+from addendum.log.events import RequestContext
+from addendum.log.values import Config, ToolSchema
+from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
+from addendum.prompt.projector import WireFacts
+
+WIRE = "anthropic_messages"
+
+FACTS = WireFacts(waits=False, string_arguments=False, marks=4)
+
+DEFAULT_MAX_TOKENS = 8_192
+
+Group = tuple[str, int, str]
+"""What keeps blocks in one message: the role, and for system messages what they come from."""
+
+
+class Renderer:
+    """Renders the requests of one session; keeps encoded blocks of the current chain.
+
+    Attributes:
+        encoded: Blocks encoded so far; for tests that count them.
+    """
+
+    def __init__(self) -> None:
+        self.encoded = 0
+        self._chain = -1
+        self._pieces: list[bytes] = []
+        self._last: Group | None = None
+        self._open: dict[Key, bytes] = {}
+        self._tools: tuple[tuple[ToolSchema, ...], list[bytes], int] | None = None
+
+    def body(self, prompt: Prompt, config: Config) -> bytes:
+        """Return the request body.
+
+        Args:
+            prompt: What to say.
+            config: Sampling settings.
+
+        Raises:
+            UnsupportedContent: The prompt holds what this wire cannot say.
+        """
+        mark = _mark(prompt.context)
+        parts = [_settings(config), b',"tools":[', self._declare(prompt, mark), b"]"]
+        if not prompt.tools:
+            parts = parts[:1]
+        if prompt.system:
+            parts.append(b',"system":[' + self._system(prompt, mark) + b"]")
+        parts.append(b',"messages":[')
+        parts.extend(self._messages(prompt, mark))
+        parts.append(b"]}]}" if prompt.count or prompt.open or prompt.tail else b"]}")
+        return b"".join(parts)
+
+    def _declare(self, prompt: Prompt, mark: bytes) -> bytes:
+        if self._tools is None or self._tools[0] is not prompt.tools:
+            entries = [_declaration(tool) for tool in prompt.tools]
+            immediate = [place for place, tool in enumerate(prompt.tools) if not tool.defer_loading]
+            self._tools = (prompt.tools, entries, immediate[-1] if immediate else -1)
+        _, entries, last = self._tools
+        if prompt.marks.tools and last >= 0:
+            entries = [*entries]
+            entries[last] = _marked(entries[last], mark)
+        return b",".join(entries)
+
+    def _system(self, prompt: Prompt, mark: bytes) -> bytes:
+        blocks = [_text(text.text) for text in prompt.system]
+        for index in prompt.marks.system:
+            blocks[index] = _marked(blocks[index], mark)
+        return b",".join(blocks)
+
+    def _messages(self, prompt: Prompt, mark: bytes) -> list[bytes]:
+        if prompt.chain != self._chain:
+            self._chain, self._pieces, self._last, self._open = prompt.chain, [], None, {}
+        for index in range(len(self._pieces), prompt.count):
+            block = prompt.settled[index]
+            known = self._open.get(block.key)
+            self._pieces.append(self._piece(block, self._last, known))
+            self._last = _group(block)
+        pieces = self._pieces[: prompt.count]
+        last = _group(prompt.settled[prompt.count - 1]) if prompt.count else None
+        fresh: dict[Key, bytes] = {}
+        for block in prompt.open:
+            fresh[block.key] = known = self._open.get(block.key) or self._encode(block)
+            pieces.append(self._piece(block, last, known))
+            last = _group(block)
+        self._open = fresh
+        for index in prompt.marks.blocks:
+            pieces[index] = _marked(pieces[index], mark)
+        if prompt.tail is not None:
+            self._insert_tail(prompt, pieces)
+        return pieces
+
+    def _insert_tail(self, prompt: Prompt, pieces: list[bytes]) -> None:
+        """Put the turn's instructions in front of the human message, in one user message."""
+        assert prompt.tail is not None
+        at = prompt.tail_at
+        text = _text(prompt.tail.text)
+        if at >= len(pieces):
+            before = prompt.blocks[-1] if pieces else None
+            pieces.append(
+                _separator(("user", 0, ""), None if before is None else _group(before)) + text
+            )
+            return
+        opening = b'{"role":"user","content":['
+        piece = pieces[at]
+        place = piece.find(opening)
+        if 0 <= place <= 4:
+            cut = place + len(opening)
+            pieces[at] = piece[:cut] + text + b"," + piece[cut:]
+        else:
+            # It continues a user message: results of an interrupted turn, or an earlier try.
+            pieces[at] = b"," + text + piece
+
+    def _piece(self, block: Block, last: Group | None, known: bytes | None) -> bytes:
+        group = _group(block)
+        encoded = known if known is not None else self._encode(block)
+        return _separator(group, last, scoped=isinstance(block, Text) and block.scoped) + encoded
+
+    def _encode(self, block: Block) -> bytes:
+        self.encoded += 1
+        match block:
+            case Text():
+                return _text(block.text)
+            case Native():
+                return bytes(block.raw)
+            case Result():
+                value: dict[str, Any] = {
+                    "type": "tool_result",
+                    "tool_use_id": block.call_id,
+                    "content": block.text,
+                }
+                if block.is_error:
+                    value["is_error"] = True
+                return encoding.encode(value)
+            case Use():
+                return encoding.encode(
+                    {
+                        "type": "tool_use",
+                        "id": block.call_id,
+                        "name": block.name,
+                        "input": _object(block.arguments),
+                    }
+                )
+            case Change():
+                return encoding.encode(_change(block))
+            case _:
+                assert_never(block)
+
+
+def body(prompt: Prompt, config: Config) -> bytes:
+    """Return the body of one request, from nothing; a `Renderer` gives the same bytes."""
+    return Renderer().body(prompt, config)
+
+
+def betas(prompt: Prompt, block_betas: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the beta flags of a request.
+
+    Args:
+        prompt: The request.
+        block_betas: Flags sent only where update blocks occur (DeepSeek).
+    """
+    flags = prompt.context.betas
+    if block_betas and any(isinstance(block, Change) for block in prompt.blocks):
+        flags = (*flags, *(flag for flag in block_betas if flag not in flags))
+    return flags
+
+
+def _settings(config: Config) -> bytes:
+    value: dict[str, Any] = {
+        "model": config.model,
+        "max_tokens": config.max_tokens or DEFAULT_MAX_TOKENS,
+        "stream": True,
+    }
+    if config.effort is not None:
+        value["thinking"] = {"type": "adaptive"}
+        value["output_config"] = {"effort": config.effort}
+    if config.temperature is not None:
+        value["temperature"] = config.temperature
+    if config.stop:
+        value["stop_sequences"] = config.stop
+    return encoding.encode(value)[:-1]
+
+
+def _mark(context: RequestContext) -> bytes:
+    ttl = b',"ttl":"1h"' if context.ttl == "1h" else b""
+    return b',"cache_control":{"type":"ephemeral"' + ttl + b"}}"
+
+
+def _marked(piece: bytes, mark: bytes) -> bytes:
+    """Splice a mark into a piece that ends with the block's closing brace."""
+    return piece[:-1] + mark
+
+
+def _text(text: str) -> bytes:
+    return encoding.encode({"type": "text", "text": text})
+
+
+def _declaration(tool: ToolSchema) -> bytes:
+    value: dict[str, Any] = {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": input_schema(tool.parameters),
+    }
+    if tool.defer_loading:
+        value["defer_loading"] = True
+    return encoding.encode(value)
+
+
+_UNIONS = ("oneOf", "anyOf", "allOf")
+
+
+def input_schema(parameters: Raw) -> Raw:
+    """Return the schema as this wire takes it.
+
+    The provider refuses a schema whose top level is a union or no object. Such a schema goes out
+    without the union; the whole one still decides whether a call is valid.
+    """
+    raw = bytes(parameters)
+    if raw.startswith(b'{"type":"object"') and not any(word.encode() in raw for word in _UNIONS):
+        return parameters
+    value = encoding.decode(raw)
+    if not isinstance(value, dict):
+        return Raw(b'{"type":"object"}')
+    if value.get("type") == "object" and not any(word in value for word in _UNIONS):
+        return parameters
+    kept = {key: part for key, part in value.items() if key not in _UNIONS}
+    return Raw(encoding.encode({**kept, "type": "object"}))
+
+
+def _change(block: Change) -> dict[str, Any]:
+    if not block.added:
+        return {
+            "type": "tool_removal",
+            "tool": {"type": "tool_reference", "name": block.name},
+        }
+    tool: dict[str, Any] = {"type": "tool_reference", "name": block.name}
+    if block.definition is not None:
+        tool = {"type": "tool_definition", "definition": Raw(_declaration(block.definition))}
+    return {"type": "tool_addition", "tool": tool}
+
+
+def _object(arguments: str) -> Raw:
+    """Return a call's argument text as the object this wire needs.
+
+    Text that is no JSON object, which no tool ran with, is kept under a key of its own.
+    """
+    try:
+        value = encoding.decode(arguments or "{}")
+    except ContentError:
+        value = None
+    if isinstance(value, dict):
+        return Raw((arguments or "{}").encode())
+    return Raw(encoding.encode({"unreadable_arguments": encoding.clean(arguments)}))
+
+
+def _group(block: Block) -> Group:
+    match block:
+        case Text(role="system"):
+            return ("system", block.key[0], block.purpose)
+        case Text():
+            return (block.role, 0, "")
+        case Result():
+            return ("user", 0, "")
+        case Change():
+            return ("system", block.key[0], "change")
+        case Native() | Use():
+            return ("assistant", 0, "")
+
+
+def _separator(group: Group, last: Group | None, *, scoped: bool = False) -> bytes:
+    if last == group:
+        return b","
+    clear = b'"clear_at":"next_user_message",' if scoped else b""
+    opening = b'{"role":"' + group[0].encode() + b'",' + clear + b'"content":['
+    return opening if last is None else b"]}," + opening
+
+
+def check(prompt: Prompt) -> None:
+    """Raise `UnsupportedContent` where the messages could not be sent.
+
+    The provider wants a user message first.
+    """
+    first = next(iter(prompt.blocks), None)
+    if first is None or _group(first)[0] != "user":
+        raise UnsupportedContent(
+            "a request to this provider begins with a user message; send one first",
+            route=prompt.context.route,
+        )

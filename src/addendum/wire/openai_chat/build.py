@@ -1,0 +1,190 @@
+"""Chat Completions: from the prompt to body bytes.
+
+The unit here is a message. Tools stand at the top level only and nothing in the history can
+change them, so updates reach this wire as announcements.
+
+Shapes: openai-python 3.57.0 types (2026-11).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from addendum import encoding
+from addendum.errors import UnsupportedContent
+from addendum.log.values import Config, ToolSchema
+from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
+from addendum.prompt.projector import WireFacts
+
+WIRE = "openai_chat"
+
+FACTS = WireFacts(waits=True, string_arguments=False, marks=0)
+
+
+class Renderer:
+    """Renders the requests of one session; keeps encoded messages of the current chain.
+
+    Attributes:
+        encoded: Messages encoded so far; for tests that count them.
+    """
+
+    def __init__(self, *, cache_key: bool = False) -> None:
+        self.encoded = 0
+        self._cache_key = cache_key
+        self._chain = -1
+        self._pieces: list[bytes] = []
+        self._starts: list[int] = []
+        self._open: dict[Key, bytes] = {}
+        self._tools: tuple[tuple[ToolSchema, ...], bytes] | None = None
+
+    def body(self, prompt: Prompt, config: Config) -> bytes:
+        """Return the request body.
+
+        Raises:
+            UnsupportedContent: The prompt holds what this wire cannot say.
+        """
+        parts = [_settings(config, prompt.cache_key if self._cache_key else None)]
+        if prompt.tools:
+            if self._tools is None or self._tools[0] is not prompt.tools:
+                self._tools = (prompt.tools, b",".join(map(_declaration, prompt.tools)))
+            parts += [b',"tools":[', self._tools[1], b"]"]
+        parts += [b',"messages":[', b",".join(self._messages(prompt)), b"]}"]
+        return b"".join(parts)
+
+    def _messages(self, prompt: Prompt) -> list[bytes]:
+        if prompt.chain != self._chain:
+            self._chain, self._pieces, self._starts, self._open = prompt.chain, [], [], {}
+        done = len(self._starts)
+        self._take(prompt.settled[done : prompt.count], self._pieces, self._starts, self._open)
+        pieces, starts = list(self._pieces), list(self._starts) if prompt.tail else []
+        fresh: dict[Key, bytes] = {}
+        opened: list[int] = []
+        self._take(prompt.open, pieces, opened, self._open, fresh)
+        self._open = fresh
+        if prompt.tail is not None:
+            starts += opened
+            at = starts[prompt.tail_at] if prompt.tail_at < len(starts) else len(pieces)
+            pieces.insert(at, _message("user", prompt.tail.text))
+        if prompt.system:
+            pieces.insert(0, _system(prompt.system))
+        return pieces
+
+    def _take(
+        self,
+        blocks: list[Block] | tuple[Block, ...],
+        pieces: list[bytes],
+        starts: list[int],
+        known: dict[Key, bytes],
+        fresh: dict[Key, bytes] | None = None,
+    ) -> None:
+        """Append the messages of `blocks`, and for each block the index of its message."""
+        place = 0
+        while place < len(blocks):
+            block = blocks[place]
+            run = 1
+            if _neutral(block):
+                # One assistant message: text and calls of one answer.
+                while place + run < len(blocks) and (
+                    _neutral(blocks[place + run]) and blocks[place + run].key[0] == block.key[0]
+                ):
+                    run += 1
+            encoded = known.get(block.key)
+            if encoded is None:
+                self.encoded += 1
+                encoded = _encode(blocks[place : place + run])
+            if fresh is not None:
+                fresh[block.key] = encoded
+            starts.extend([len(pieces)] * run)
+            pieces.append(encoded)
+            place += run
+
+
+def body(prompt: Prompt, config: Config, *, cache_key: bool = False) -> bytes:
+    """Return the body of one request, from nothing; a `Renderer` gives the same bytes."""
+    return Renderer(cache_key=cache_key).body(prompt, config)
+
+
+def _neutral(block: Block) -> bool:
+    return isinstance(block, Use) or (isinstance(block, Text) and block.role == "assistant")
+
+
+def _settings(config: Config, cache_key: str | None) -> bytes:
+    value: dict[str, Any] = {
+        "model": config.model,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if config.max_tokens is not None:
+        value["max_completion_tokens"] = config.max_tokens
+    if config.effort is not None:
+        value["reasoning_effort"] = config.effort
+    if config.temperature is not None:
+        value["temperature"] = config.temperature
+    if config.stop:
+        value["stop"] = config.stop
+    if cache_key is not None:
+        value["prompt_cache_key"] = cache_key
+    return encoding.encode(value)[:-1]
+
+
+def _system(texts: tuple[Text, ...]) -> bytes:
+    if len(texts) == 1:
+        return _message("system", texts[0].text)
+    parts = [{"type": "text", "text": text.text} for text in texts]
+    return encoding.encode({"role": "system", "content": parts})
+
+
+def _message(role: str, text: str) -> bytes:
+    return encoding.encode({"role": role, "content": text})
+
+
+def _declaration(tool: ToolSchema) -> bytes:
+    return encoding.encode(
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+            },
+        }
+    )
+
+
+def _encode(blocks: list[Block] | tuple[Block, ...]) -> bytes:
+    first = blocks[0]
+    if _neutral(first):
+        return _answer(blocks)
+    match first:
+        case Text():
+            return _message(first.role, first.text)
+        case Result():
+            return encoding.encode(
+                {"role": "tool", "tool_call_id": first.call_id, "content": first.text}
+            )
+        case Native():
+            return bytes(first.raw)
+        case Change():
+            raise UnsupportedContent(
+                "Chat Completions has no message for tool changes; use tool_changes='dispatch'",
+                seq=first.key[0],
+            )
+        case Use():  # pragma: no cover - neutral
+            return _answer(blocks)
+
+
+def _answer(blocks: list[Block] | tuple[Block, ...]) -> bytes:
+    text = "".join(block.text for block in blocks if isinstance(block, Text))
+    calls = [
+        {
+            "id": block.call_id,
+            "type": "function",
+            "function": {"name": block.name, "arguments": block.arguments},
+        }
+        for block in blocks
+        if isinstance(block, Use)
+    ]
+    value: dict[str, Any] = {"role": "assistant", "content": text or None}
+    if calls:
+        value["tool_calls"] = calls
+    return encoding.encode(value)

@@ -1,0 +1,457 @@
+"""HTTP to a provider: one POST, its answer as server-sent events, retries before the first one.
+
+A request is ready bytes; nothing here looks into a body. Retried, while no event has arrived:
+failures to connect, a connection that breaks, 408, 409, 429 and 5xx. Not retried: silence beyond
+the read timeout (the request may be running, and be billed), a redirect, and whatever a provider
+marks `x-should-retry: false`. Waits follow `retry-after-ms` or `retry-after`, else they double
+with jitter.
+
+No header and no query of an address ever appears in an error: both carry keys.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import math
+import random
+import re
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import anyio
+import httpx2
+from msgspec import Struct
+
+from addendum.errors import ConfigurationError, ProviderBusy, ProviderError, StreamBroken
+from addendum.wire.refusal import http_error, one_line, refusal_text
+from addendum.wire.sse import MAX_EVENT, SseEvent, SseParser
+
+__all__ = [
+    "Reply",
+    "Retry",
+    "SseEvent",
+    "Transport",
+    "TransportSettings",
+    "WireRequest",
+    "refusal_text",
+]
+
+_LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
+_DEFAULT_HEADERS = (
+    ("accept", "text/event-stream"),
+    ("accept-encoding", "identity"),
+    ("content-type", "application/json"),
+    ("user-agent", "addendum"),
+)
+_SECRET_HEADERS = frozenset(
+    {"authorization", "x-api-key", "api-key", "x-goog-api-key", "x-amz-security-token", "cookie"}
+)
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[!-~](?:[ -~\t]*[!-~])?|")
+_ERROR_BODY = 64 * 1024
+
+
+class WireRequest(Struct, frozen=True):
+    """One request, ready to leave.
+
+    Attributes:
+        url: The full address.
+        headers: Names and values in order. Values hold secrets; the repr leaves them out.
+        body: The JSON body.
+        credential: Name of the variable that the key was read from, for advice on 401 and 403.
+    """
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    credential: str | None = None
+
+    def __repr__(self) -> str:
+        return f"WireRequest({_host(self.url)!r}, {len(self.body):,} bytes)"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [("host", _host(self.url)), ("bytes", len(self.body))]
+
+
+class TransportSettings(Struct, frozen=True):
+    """Limits of a transport; times in seconds, sizes in bytes.
+
+    Attributes:
+        connect: To open a connection.
+        read: Between two pieces of an answer, and for the body of an error.
+        write: Between two pieces of a request.
+        retries: Attempts after the first.
+        first_delay: Longest wait before the first retry; doubled for each later one.
+        max_delay: Longest wait of our own choice.
+        max_retry_after: Longest wait that a provider may ask for.
+        max_event: Size of one event.
+        max_answer: Size of one answer, all events together.
+    """
+
+    connect: float = 10.0
+    read: float = 120.0
+    write: float = 60.0
+    retries: int = 2
+    first_delay: float = 0.5
+    max_delay: float = 8.0
+    max_retry_after: float = 60.0
+    max_event: int = MAX_EVENT
+    max_answer: int = 256 * 1024 * 1024
+
+
+class Retry(Struct, frozen=True):
+    """A request is about to be sent again.
+
+    Attributes:
+        attempt: Attempts so far.
+        delay: Seconds until the next one.
+        error: Why the last one failed.
+    """
+
+    attempt: int
+    delay: float
+    error: ProviderError
+
+
+class Reply(NamedTuple):
+    """An answer that has begun.
+
+    Attributes:
+        status: The HTTP status, 2xx.
+        headers: The response's headers, names in lower case.
+        events: Its events; they end where the connection ends properly.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    events: AsyncIterator[SseEvent]
+
+
+class Transport:
+    """Sends requests over one HTTP client, which keeps connections open between them.
+
+    May be used by many tasks at once. Close it, or use it as an async context manager.
+
+    Args:
+        settings: Timeouts, retries and sizes.
+        client: A client to use instead of an own one; it stays open when the transport closes.
+        sleep: Waits some seconds between attempts.
+        jitter: Gives a number from 0 to 1.
+        clock: Gives the time in seconds since the epoch, to read a `retry-after` date.
+    """
+
+    def __init__(
+        self,
+        settings: TransportSettings | None = None,
+        *,
+        client: httpx2.AsyncClient | None = None,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        jitter: Callable[[], float] = random.random,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings or TransportSettings()
+        self._owned = client is None
+        self._client = client or httpx2.AsyncClient(
+            limits=httpx2.Limits(
+                max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0
+            ),
+            # A proxy of the environment is for the world, not for servers on this machine.
+            mounts=dict.fromkeys(_LOOPBACK),
+        )
+        self._sleep = sleep
+        self._jitter = jitter
+        self._clock = clock
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the client, unless it was given."""
+        if self._owned:
+            await self._client.aclose()
+
+    @asynccontextmanager
+    async def stream(
+        self, request: WireRequest, *, on_retry: Callable[[Retry], None] | None = None
+    ) -> AsyncIterator[Reply]:
+        """Send a request and give its answer, once the first event is here.
+
+        Leaving the context, by cancellation too, closes the response at once; a connection whose
+        answer was read to its end is used again.
+
+        Args:
+            request: What to send.
+            on_retry: Called before each wait for another attempt.
+
+        Yields:
+            Status, headers and events. Iterating the events raises `StreamBroken` if the
+            connection breaks, falls silent, or passes a limit.
+
+        Raises:
+            ConfigurationError: The address or a header is not fit for HTTP.
+            ProviderRefused: The provider refused the request (3xx, 4xx).
+            ProviderBusy: 408, 409, 429 or 5xx, after the retries.
+            StreamBroken: No connection, or it broke before the first event, after the retries.
+        """
+        outgoing = self._outgoing(request)
+        attempt = 1
+        while True:
+            events = await self._attempt(request, outgoing, attempt)
+            if isinstance(events, _Events):
+                break
+            if not events.again or attempt > self._settings.retries:
+                raise events.error
+            delay = self._delay(attempt, events.headers)
+            if on_retry is not None:
+                on_retry(Retry(attempt, delay, events.error))
+            await self._sleep(delay)
+            attempt += 1
+        try:
+            yield Reply(events.status, events.headers, events)
+        finally:
+            await events.aclose()
+
+    async def _attempt(
+        self, request: WireRequest, outgoing: tuple[tuple[str, str], ...], attempt: int
+    ) -> _Events | _Failure:
+        """Send once. What cannot be tried again, and cancellation, is raised."""
+        host = _host(request.url)
+        settings = self._settings
+        timeout = httpx2.Timeout(settings.read, connect=settings.connect, write=settings.write)
+        response: httpx2.Response | None = None
+        try:
+            response = await self._client.send(
+                self._client.build_request(
+                    "POST",
+                    request.url,
+                    headers=list(outgoing),
+                    content=request.body,
+                    timeout=timeout,
+                ),
+                stream=True,
+                follow_redirects=False,
+            )
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            if not response.is_success:
+                body = _redacted(await self._error_body(response), request)
+                error = http_error(
+                    response.status_code,
+                    body,
+                    host=host,
+                    attempts=attempt,
+                    credential=request.credential,
+                )
+                again = isinstance(error, ProviderBusy)
+                again = again and headers.get("x-should-retry", "").lower() != "false"
+                await _close(response)
+                return _Failure(error, again, headers)
+            media = headers.get("content-type", "").partition(";")[0].strip().lower()
+            if media in ("application/json", "text/html"):
+                body = _redacted(await self._error_body(response), request)
+                said = one_line(body.decode("utf-8", "replace"))
+                raise StreamBroken(
+                    f"{host} answered with {media} instead of an event stream: {said}; "
+                    "check the base URL and that the endpoint streams",
+                    status=response.status_code,
+                )
+            events = _Events(response, headers, host, settings)
+            await events.prime()
+        except httpx2.TransportError as error:
+            if response is not None:
+                await _close(response)
+            return _lost(error, host, attempt)
+        except BaseException:
+            if response is not None:
+                await _close(response)
+            raise
+        return events
+
+    def _outgoing(self, request: WireRequest) -> tuple[tuple[str, str], ...]:
+        """Return the headers to send, checked: HTTP's own errors would quote a bad value."""
+        try:
+            url = httpx2.URL(request.url)
+        except (httpx2.InvalidURL, ValueError):
+            url = httpx2.URL("")
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ConfigurationError("the base URL is no http(s) address; set it to a full one")
+        for name, value in request.headers:
+            if not (_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
+                advice = f"check {request.credential}" if request.credential else "check the key"
+                raise ConfigurationError(
+                    f"the header {one_line(name, 60)} holds a character that HTTP does not allow "
+                    f"(a line break or a blank at its end, for instance); {advice}"
+                )
+        given = {name.lower() for name, _ in request.headers}
+        defaults = tuple(pair for pair in _DEFAULT_HEADERS if pair[0] not in given)
+        return (*defaults, *request.headers)
+
+    async def _error_body(self, response: httpx2.Response) -> bytes:
+        """Read the beginning of a body that is no event stream; what cannot be read is left out."""
+        parts: list[bytes] = []
+        size = 0
+        with anyio.move_on_after(self._settings.read):
+            try:
+                async for part in response.aiter_bytes():
+                    parts.append(part)
+                    size += len(part)
+                    if size >= _ERROR_BODY:
+                        break
+            except (httpx2.TransportError, httpx2.DecodingError):
+                pass
+        return b"".join(parts)[:_ERROR_BODY]
+
+    def _delay(self, attempt: int, headers: Mapping[str, str]) -> float:
+        asked = _retry_after(headers, self._clock())
+        if asked is not None:
+            return min(asked, self._settings.max_retry_after)
+        longest = min(self._settings.first_delay * 2 ** (attempt - 1), self._settings.max_delay)
+        return longest * (0.5 + 0.5 * self._jitter())
+
+
+class _Failure(NamedTuple):
+    error: ProviderError
+    again: bool
+    headers: Mapping[str, str]
+
+
+class _Events:
+    """The events of a response, read as they are asked for."""
+
+    def __init__(
+        self,
+        response: httpx2.Response,
+        headers: Mapping[str, str],
+        host: str,
+        settings: TransportSettings,
+    ) -> None:
+        self.status = response.status_code
+        self.headers = headers
+        self._response = response
+        self._host = host
+        self._chunks = response.aiter_bytes()
+        self._parser = SseParser(settings.max_event)
+        self._left = settings.max_answer
+        self._ready: deque[SseEvent] = deque()
+        self._ended = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SseEvent:
+        try:
+            await self.prime()
+        except httpx2.TransportError as error:
+            self._ended = True
+            raise _lost(error, self._host, 1, begun=True).error from error
+        if not self._ready:
+            raise StopAsyncIteration
+        return self._ready.popleft()
+
+    async def prime(self) -> None:
+        """Read until an event is ready or the stream has ended."""
+        while not (self._ready or self._ended):
+            try:
+                chunk = await anext(self._chunks)
+            except StopAsyncIteration:
+                self._ended = True
+                self._ready.extend(self._parser.close())
+                return
+            except httpx2.DecodingError as error:
+                self._ended = True
+                raise StreamBroken(
+                    f"{self._host} sent an answer that cannot be decompressed; send it again"
+                ) from error
+            self._left -= len(chunk)
+            if self._left < 0:
+                self._ended = True
+                raise StreamBroken(
+                    "the answer is over the limit of max_answer; ask for a shorter answer"
+                )
+            self._ready.extend(self._parser.feed(chunk))
+
+    async def aclose(self) -> None:
+        self._ended = True
+        self._ready.clear()
+        await _close(self._response, self._chunks)
+
+
+async def _close(response: httpx2.Response, chunks: AsyncIterator[bytes] | None = None) -> None:
+    """Give a connection back, or close it if its answer was not read to the end.
+
+    Shielded, so that a cancelled task leaves the client usable; bounded, since closing has
+    nothing to wait for.
+    """
+    with anyio.move_on_after(2, shield=True):
+        closing = getattr(chunks, "aclose", None)
+        if closing is not None:
+            await closing()
+        await response.aclose()
+
+
+def _lost(
+    error: httpx2.TransportError, host: str, attempt: int, *, begun: bool = False
+) -> _Failure:
+    """Return the error for a connection that failed, and whether to try again."""
+    reason = type(error).__name__
+    if isinstance(error, httpx2.ReadTimeout):
+        message = f"{host} fell silent for longer than the read timeout; send it again"
+    elif begun:
+        message = f"the connection to {host} broke in mid-answer ({reason}); send it again"
+    else:
+        times = f" {attempt} times" if attempt > 1 else ""
+        said = one_line(str(error), 200)
+        message = (
+            f"no answer from {host}: the connection failed{times} "
+            f"({reason}{f': {said}' if said else ''}); check the network and the base URL"
+        )
+    failure = StreamBroken(message)
+    failure.__cause__ = error
+    again = not isinstance(error, httpx2.ReadTimeout | httpx2.UnsupportedProtocol)
+    return _Failure(failure, again, {})
+
+
+def _host(url: str) -> str:
+    """Return host and port of an address: all of it that may appear in a message."""
+    try:
+        parsed = httpx2.URL(url)
+    except (httpx2.InvalidURL, ValueError):
+        return "the base URL"
+    return f"{parsed.host}:{parsed.port}" if parsed.port else parsed.host
+
+
+def _redacted(body: bytes, request: WireRequest) -> bytes:
+    """Return a body without the request's own secrets, in case the provider quotes them."""
+    for name, value in request.headers:
+        if name.lower() in _SECRET_HEADERS:
+            for secret in {value, value.split()[-1] if value else ""}:
+                if len(secret) >= 8:
+                    body = body.replace(secret.encode(), b"[redacted]")
+    return body
+
+
+def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds that a provider asks to wait, if it says so in a form we know."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers[name]) * unit
+        except (KeyError, ValueError):
+            continue
+        if math.isfinite(seconds) and seconds >= 0:
+            return seconds
+    try:
+        date = email.utils.parsedate_to_datetime(headers["retry-after"])
+    except (KeyError, ValueError, TypeError):
+        return None
+    return max(date.timestamp() - now, 0.0)

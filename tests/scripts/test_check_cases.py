@@ -1,0 +1,74 @@
+"""`scripts/check_cases.py`, run as `make cases` runs it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "check_cases.py"
+REQUIRED = [*range(1, 64), 65, *range(69, 77), 80, 85, 86, 96]
+
+
+def run(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), str(folder)], capture_output=True, text=True, check=False
+    )
+
+
+def write(folder: Path, *parts: str, but: int | None = None) -> None:
+    complete = [f"def test_case_{n:02}_x(): ...\n" for n in REQUIRED if n != but]
+    (folder / "deep").mkdir()
+    (folder / "deep" / "test_all.py").write_text("".join(complete))
+    (folder / "test_more.py").write_text("import pytest\n" + "".join(parts))
+
+
+def test_a_complete_set_passes_and_is_printed(tmp_path: Path) -> None:
+    write(tmp_path, "async def test_case_64_beyond(): ...\n")
+    done = run(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^ +7  deep/test_all\.py::test_case_07_x$", done.stdout, re.MULTILINE)
+    assert "  64  test_more.py::test_case_64_beyond" in done.stdout
+    assert done.stdout.endswith("76 of 76 required cases have a test\n")
+
+
+def test_a_missing_number_fails(tmp_path: Path) -> None:
+    write(tmp_path, "def helper_case_16(): ...\n", but=16)
+    done = run(tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "no test for case 16\n"
+
+
+def test_a_doubled_number_fails(tmp_path: Path) -> None:
+    write(tmp_path, "def test_case_16_again(): ...\n")
+    done = run(tmp_path)
+    assert done.returncode == 1
+    assert "case 16 has 2 tests" in done.stderr
+
+
+def test_a_number_in_the_id_of_a_parameter_set_counts_once_a_test(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "@pytest.mark.parametrize('mode', [\n",
+        "    pytest.param('N', id='case_43_N'), pytest.param('H', id='case_43_H')])\n",
+        "def test_projection(mode): ...\n",
+        but=43,
+    )
+    done = run(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "  43  test_more.py::test_projection" in done.stdout
+
+
+def test_two_numbers_in_one_name_fail(tmp_path: Path) -> None:
+    write(tmp_path, "def test_case_64_and_case_66(): ...\n")
+    done = run(tmp_path)
+    assert done.returncode == 1
+    assert "one number a test, not 2" in done.stderr
+
+
+def test_a_number_outside_the_table_fails(tmp_path: Path) -> None:
+    write(tmp_path, "def test_case_97_x(): ...\n")
+    done = run(tmp_path)
+    assert done.returncode == 1
+    assert "the table has no case 97" in done.stderr
