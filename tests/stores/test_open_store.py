@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+import anyio
 import pytest
 
 from addendum import stores
@@ -41,7 +42,7 @@ async def test_a_path_is_taken_as_it_is_written(url: str, path: str, tmp_path: P
     assert isinstance(store, SqliteStore)
     assert store.url == url
     await store.aclose()
-    assert os.path.isfile(path.format(here=tmp_path))
+    assert await anyio.Path(path.format(here=tmp_path)).is_file()
 
 
 async def test_memory_is_a_new_store_each_time() -> None:
@@ -68,7 +69,7 @@ async def test_other_addresses_are_one_clear_line(url: str, says: str, tmp_path:
     text = str(caught.value)
     assert says in text and "sqlite:///path.db" in text and "\n" not in text
     assert "secret" not in text
-    assert os.listdir(tmp_path) == []
+    assert [found async for found in anyio.Path(tmp_path).iterdir()] == []
 
 
 def test_the_default_is_the_users_data_directory() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import sqlite3
 import threading
@@ -13,7 +14,7 @@ import anyio
 import pytest
 
 from addendum.errors import SessionBusy, SessionMissing
-from addendum.stores import SqliteStore, leases
+from addendum.stores import SqliteStore, leases, schema
 
 pytestmark = pytest.mark.anyio
 
@@ -188,54 +189,102 @@ async def test_a_long_session_is_read_by_its_key(store: SqliteStore) -> None:
     assert len(await store.read("s")) == 20_000
 
 
+async def test_keep_decides_under_the_write_lock(
+    store: SqliteStore, raw: sqlite3.Connection
+) -> None:
+    """Another process is about to commit its pin when this one asks."""
+    asked, answers = threading.Event(), list[bytes]()
+    assert store._db
+    store._db.set_trace_callback(lambda statement: asked.set())
+
+    async def pin() -> None:
+        answers.append(await store.put("catalogue", "k", b"mine", keep=True))
+
+    async with anyio.create_task_group() as group:
+        raw.execute("BEGIN IMMEDIATE")
+        raw.execute("INSERT INTO records VALUES ('catalogue', 'k', NULL, X'00')")
+        group.start_soon(pin)
+        await anyio.to_thread.run_sync(asked.wait)
+        raw.execute("COMMIT")
+    assert answers == [b"\x00"] == [await store.get("catalogue", "k")]
+
+
 class Gate:
-    """In place of the store's lock: holds the worker thread back just before it works."""
+    """Holds the worker thread back in the middle of its next write."""
 
     def __init__(self) -> None:
         self.reached, self.opened = threading.Event(), threading.Event()
-        self.lock = threading.Lock()
+        self.opened.set()
+        self.writing = schema.writing
 
-    def __enter__(self) -> None:
-        self.reached.set()
-        self.opened.wait()
-        self.lock.acquire()
+    def shut(self) -> None:
+        self.opened.clear()
+        self.reached.clear()
 
-    def __exit__(self, *error: object) -> None:
-        self.lock.release()
+    @contextlib.contextmanager
+    def __call__(self, db: sqlite3.Connection) -> Iterator[None]:
+        with self.writing(db):
+            yield
+            self.reached.set()
+            self.opened.wait()
 
 
 @pytest.fixture
-def gate(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate = Gate()
-    monkeypatch.setattr(store, "_lock", gate)
+    monkeypatch.setattr(schema, "writing", gate)
     yield gate
     gate.opened.set()
 
 
-async def test_an_append_that_asyncio_cancels_is_whole_and_in_order(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+async def begun(gate: Gate) -> None:
+    await anyio.to_thread.run_sync(gate.reached.wait)
+
+
+async def test_an_append_that_asyncio_cancels_midway_is_carried_to_its_end(
+    store: SqliteStore, gate: Gate
 ) -> None:
     lease = await store.acquire("s")
-    gate = Gate()
-    monkeypatch.setattr(store, "_lock", gate)
+    gate.shut()
     append = asyncio.ensure_future(store.append(lease, 0, [b"x", b"y"]))
-    await anyio.to_thread.run_sync(gate.reached.wait)
-    append.cancel()
+    await begun(gate)
+    reading = asyncio.ensure_future(store.read("s"))
+    for _ in range(3):  # impatience changes nothing
+        append.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not append.done() and not reading.done()
+    gate.opened.set()
     with pytest.raises(asyncio.CancelledError):
         await append
-    reading = asyncio.ensure_future(store.read("s"))
-    await asyncio.sleep(0)
-    gate.opened.set()
-    assert len(await reading) in (0, 2), "before the append or after it, never in between"
+    assert await reading == [b"x", b"y"], "calls keep their order"
     await store.append(lease, 2, [b"z"])
     assert await store.read("s") == [b"x", b"y", b"z"]
+
+
+async def test_an_append_that_asyncio_cancels_before_its_turn_writes_nothing(
+    store: SqliteStore, gate: Gate
+) -> None:
+    lease = await store.acquire("s")
+    gate.shut()
+    first = asyncio.ensure_future(store.append(lease, 0, [b"x"]))
+    await begun(gate)
+    second = asyncio.ensure_future(store.append(lease, 1, [b"y"]))
+    await asyncio.sleep(0)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    gate.opened.set()
+    await first
+    assert await store.read("s") == [b"x"]
 
 
 async def test_a_lease_taken_while_asyncio_cancels_is_given_back(
     store: SqliteStore, gate: Gate, raw: sqlite3.Connection
 ) -> None:
+    gate.shut()
     taking = asyncio.ensure_future(store.acquire("s"))
-    await anyio.to_thread.run_sync(gate.reached.wait)
+    await begun(gate)
     taking.cancel()
     await asyncio.sleep(0)
     gate.opened.set()
@@ -244,10 +293,11 @@ async def test_a_lease_taken_while_asyncio_cancels_is_given_back(
     assert raw.execute("SELECT token, nonce FROM leases").fetchall() == [(1, None)]
 
 
-async def test_a_cancel_scope_lets_an_append_end(store: SqliteStore) -> None:
+async def test_a_cancel_scope_lets_an_append_end_and_succeed(
+    store: SqliteStore, gate: Gate
+) -> None:
     lease = await store.acquire("s")
-    gate = Gate()
-    store._lock = gate  # type: ignore[assignment]
+    gate.shut()
     done: list[str] = []
     with anyio.CancelScope() as scope:
 
@@ -256,7 +306,7 @@ async def test_a_cancel_scope_lets_an_append_end(store: SqliteStore) -> None:
             done.append("acknowledged")
 
         async def cancel() -> None:
-            await anyio.to_thread.run_sync(gate.reached.wait)
+            await begun(gate)
             scope.cancel()
             gate.opened.set()
 
@@ -265,6 +315,23 @@ async def test_a_cancel_scope_lets_an_append_end(store: SqliteStore) -> None:
             group.start_soon(cancel)
     assert done == ["acknowledged"]
     assert await store.read("s") == [b"x"]
+
+
+async def test_closing_waits_for_what_is_under_way(
+    store: SqliteStore, gate: Gate, url: str
+) -> None:
+    lease = await store.acquire("s")
+    gate.shut()
+    append = asyncio.ensure_future(store.append(lease, 0, [b"x"]))
+    await begun(gate)
+    closing = asyncio.ensure_future(store.aclose())
+    await asyncio.sleep(0)
+    gate.opened.set()
+    await append
+    await closing
+    again = await SqliteStore.open(url)
+    assert await again.read("s") == [b"x"]
+    await again.aclose()
 
 
 async def test_a_session_whose_row_is_gone_takes_no_event(

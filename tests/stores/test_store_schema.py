@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import anyio
 import pytest
 
 from addendum.errors import ConfigurationError, StoreError, StoreTooNew
@@ -138,7 +139,7 @@ async def test_an_empty_file_becomes_a_store(path: Path) -> None:
 
 
 async def test_a_directory_in_place_of_the_file(path: Path) -> None:
-    os.mkdir(path)
+    await anyio.Path(path).mkdir()
     assert "check that it is a file" in await refused(path)
 
 
@@ -238,9 +239,9 @@ anyio.run(main)
 def test_a_place_without_permission(what: str) -> None:
     """Root may write everywhere, so a process started by root gives its rights up first."""
     base = Path(tempfile.mkdtemp(prefix="addendum-"))  # pytest's own folders are closed to others
+    path = base / "folder" / "kept.db"
     try:
         base.chmod(0o755)
-        path = base / "folder" / "kept.db"
         path.parent.mkdir()
         if what != "new":
             schema.connect(path).close()

@@ -172,14 +172,18 @@ def test_notes_and_instructions_are_bounded() -> None:
     assert limited_instructions("") is None
     assert limited_instructions("a\ud800") == "a\ufffd"
     assert (limited_instructions("x" * 70_000) or "").endswith("had 70,000 characters]")
-    assert one_line("a\n\x1b[31mb\t c" + "d" * 500, 20) == "a \ufffd[31mb cdddddddd…"
+    assert one_line("a\n\x1b[31mb\t c" + "d" * 500, 20) == "a \ufffd[31mb cddddddddd…"
+
+
+class Server:
+    pass
 
 
 def test_a_key_is_what_the_connection_is() -> None:
     spec = ServerSpec(name="a", command=("x",), env=(("A", "1"), ("B", "2")))
     assert spec.key() == msgspec.structs.replace(spec, on=True, defer=True).key()
     assert spec.key() == msgspec.structs.replace(spec, env=spec.env[::-1]).key()
-    server = object()
+    server = Server()
     others = [
         ServerSpec(name="b", command=("x",), env=spec.env),
         ServerSpec(name="a", command=("x", "y"), env=spec.env),
@@ -188,7 +192,7 @@ def test_a_key_is_what_the_connection_is() -> None:
         ServerSpec(name="a", url="http://x"),
         ServerSpec(name="a", url="http://x", headers=(("A", "1"),)),
         ServerSpec(name="a", server=server),
-        ServerSpec(name="a", server=object()),
+        ServerSpec(name="a", server=Server()),
     ]
     assert len({spec.key(), *(other.key() for other in others)}) == len(others) + 1
     assert ServerSpec(name="a", server=server).key() == others[6].key()

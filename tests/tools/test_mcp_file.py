@@ -111,7 +111,7 @@ def test_a_bad_file_is_told_in_one_line(tmp_path: Path, text: str, message: str)
 
 
 def test_a_missing_file_is_told_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="cannot read .*: No such file"):
+    with pytest.raises(ConfigurationError, match=r"cannot read .*: No such file"):
         read_mcp_file(tmp_path / "none.json")
 
 

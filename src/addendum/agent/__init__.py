@@ -1,1 +1,1 @@
-
+"""Who drives: agent, session, the loop of turns and steps."""

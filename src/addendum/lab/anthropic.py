@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from addendum import encoding
-from addendum.lab import anthropic_answer, anthropic_rules, anthropic_thinking
+from addendum.lab import anthropic_answer, anthropic_rules, anthropic_thinking, facts
 from addendum.lab.anthropic_cache import PrefixCache
 from addendum.lab.anthropic_render import render
 from addendum.lab.anthropic_shapes import Asked, Dialect, Fields, Json, Role, fields, read
@@ -74,7 +75,8 @@ class Anthropic:
         body = json_body(call)
         betas = _betas(call)
         name, model = _model(body)
-        asked = read(body, dialect(model, betas, call.switches))
+        spoken_version = call.headers["anthropic-version"]
+        asked = read(body, dialect(model, betas, spoken_version, call.switches))
         anthropic_rules.check_tools(asked.tools)
         anthropic_rules.check_messages(asked.messages)
         anthropic_rules.check_marks(asked)
@@ -128,8 +130,9 @@ class Anthropic:
         return {"type": "thinking", "thinking": shown, "signature": signature}, seal.read
 
 
-def dialect(model: ClaudeModel, betas: Sequence[str], switches: Switches) -> Dialect:
-    """Return what Claude takes from a request with these betas."""
+def dialect(model: ClaudeModel, betas: Sequence[str], version: str, switches: Switches) -> Dialect:
+    """Return what Claude takes from a request with these betas and this `anthropic-version`."""
+    sampling = version < facts.CLAUDE_VERSION_WITHOUT_SAMPLING.value
     blocks: dict[Role, dict[str, Fields]] = {"user": _USER, "assistant": _ASSISTANT}
     inline = BETA_INLINE in betas and switches.claude_tool_changes == "by-value"
     changes = inline or (
@@ -140,7 +143,7 @@ def dialect(model: ClaudeModel, betas: Sequence[str], switches: Switches) -> Dia
         if changes:
             blocks["system"] |= {"tool_addition": _CHANGE, "tool_removal": _CHANGE}
     return Dialect(
-        top=_TOP,
+        top=_TOP if sampling else (_TOP[0], _TOP[1] - {"temperature", "top_p", "top_k"}),
         tool=_TOOL,
         hosted=_HOSTED,
         blocks=blocks,
@@ -169,8 +172,11 @@ def _credential(call: Call) -> str:
     key = call.headers.get("x-api-key", "")
     if not key:
         raise Refusal("x-api-key header is required", status=401)
-    if not call.headers.get("anthropic-version"):
+    version = call.headers.get("anthropic-version")
+    if not version:
         raise Refusal("anthropic-version: header is required")
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", version):
+        raise Refusal(f"anthropic-version: {version!r} is not a valid version")
     return encoding.digest(key)
 
 

@@ -113,7 +113,7 @@ def refusal(error: Refusal) -> Reply:
 
 def _events(message: Json) -> tuple[bytes, ...]:
     begun = {**message["usage"], "output_tokens": 1}
-    start = {**message, "content": [], "stop_reason": None, "usage": begun}
+    start: Json = {**message, "content": [], "stop_reason": None, "usage": begun}
     events = [_event("message_start", message=start), _event("ping")]
     for index, block in enumerate(message["content"]):
         empty, deltas = _deltas(block)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import msgspec
 
@@ -156,7 +157,7 @@ def render(
 
 def late_tools_in_use(asked: Asked) -> Mapping[str, Json]:
     """Return the deferred entries of `tools` that a message refers to."""
-    used = {name for message in asked.messages for b in message.blocks for name in _references(b)}
+    used = {name for message in asked.messages for b in message.blocks for name in references(b)}
     return {
         tool["name"]: tool
         for tool in asked.tools
@@ -182,7 +183,7 @@ def _message_block(path: str, message: Message, block: Json, tools: _Tools) -> B
     elif kind == "tool_removal":
         tools.removal(path, block["tool"]["name"])
     elif kind == "tool_result":
-        for name in _references(block):
+        for name in references(block):
             tools.require(path, name)
             tools.offered.setdefault(name)
             read += [definition] if (definition := tools.surface(name)) else []
@@ -200,13 +201,14 @@ def _definition(tool: Json) -> bytes:
     return encoding.encode({k: v for k, v in unmarked(tool).items() if k != "defer_loading"})
 
 
-def _references(block: Json) -> list[str]:
-    if block["type"] in ("tool_addition", "tool_removal"):
+def references(block: Json) -> list[str]:
+    """Return the names of tools that a message block refers to without defining them."""
+    if block.get("type") in ("tool_addition", "tool_removal"):
         return [block["tool"]["name"]] if block["tool"]["type"] == "tool_reference" else []
     content = block.get("content")
-    if block["type"] != "tool_result" or not isinstance(content, list):
+    if block.get("type") != "tool_result" or not isinstance(content, list):
         return []
-    inner: list[Json] = content
+    inner = cast(list[Json], content)
     return [each["tool_name"] for each in inner if each["type"] == "tool_reference"]
 
 

@@ -255,7 +255,7 @@ def _message(path: str, entry: Any, dialect: Dialect) -> Message:
 def _block(
     path: str, block: Json, role: str, known: Mapping[str, Fields], dialect: Dialect | None = None
 ) -> None:
-    kind = block.get("type")
+    kind: str = block.get("type", "")
     if kind not in known:
         if kind in _CHANGES and (role != "system" or (dialect and dialect.misplaced_changes)):
             raise Refusal(f"{path}: {kind} blocks can only be in `system` messages")
@@ -263,9 +263,12 @@ def _block(
     place = f"{path}.{kind}"
     required, optional = known[kind]
     _fields(place, block, (required | {"type"}, optional))
-    if kind == "text" and not _type(f"{place}.text", block["text"], str).strip():
-        empty = "non-empty" if not block["text"] else "containing more than whitespace"
-        raise Refusal(f"{path}: text content blocks must be {empty}")
+    if kind == "text":
+        text = _type(f"{place}.text", block["text"], str)
+        if not text:
+            raise Refusal(f"{path}: text content blocks must be non-empty")
+        if dialect is not None and not text.strip():
+            raise Refusal(f"{path}: text content blocks must contain non-whitespace text")
     if kind == "tool_use":
         _call_id(f"{place}.id", block["id"])
         _type(f"{place}.input", block["input"], dict)

@@ -25,7 +25,7 @@ import msgspec
 
 from addendum import encoding
 from addendum.errors import ContentError
-from addendum.lab.anthropic_render import late_tools_in_use
+from addendum.lab.anthropic_render import late_tools_in_use, references
 from addendum.lab.anthropic_shapes import Asked, Json
 from addendum.lab.exchange import Refusal
 from addendum.lab.facts import ClaudeModel
@@ -174,9 +174,9 @@ def _verified(path: str, block: Json) -> Seal:
 def _counted(kind: str, value: Json, late: Mapping[str, Json] | None = None) -> bytes:
     """Return what counts of a value: without marks, whatever its key order."""
     text = encoding.canonical(unmarked(value))
-    tool = value.get("tool")
-    if late and isinstance(tool, dict) and tool.get("name") in late:
-        text += encoding.canonical(unmarked(late[tool["name"]]))
+    for name in references(value):
+        if late and name in late:
+            text += encoding.canonical(unmarked(late[name]))
     return f"{kind} {len(text)} ".encode() + text
 
 

@@ -14,9 +14,20 @@ Source: api-docs.deepseek.com, "Context Caching" and "Using the Anthropic API".
 
 from __future__ import annotations
 
-from addendum.lab import facts
-from addendum.lab.anthropic_shapes import fields
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+
+from addendum import encoding
+from addendum.lab import anthropic_answer, anthropic_rules, facts
+from addendum.lab.anthropic import heard
+from addendum.lab.anthropic_render import Rendered, render
+from addendum.lab.anthropic_shapes import Asked, Dialect, Fields, Json, Role, fields, read
+from addendum.lab.anthropic_thinking import thought
+from addendum.lab.exchange import Call, Refusal, Reply, Switches, json_body
+from addendum.lab.script import Spoken, speak
 from addendum.lab.token_history import TokenHistory
+from addendum.lab.tokens import Segment, count, segment, stream
 
 _TOP = fields(
     "model messages max_tokens",
@@ -41,7 +52,7 @@ class UnitCache:
 
     def __init__(self) -> None:
         self._units: dict[bytes, dict[int, dict[bytes, float]]] = {}
-        self._history = TokenHistory(facts.DEEPSEEK_LIFETIME_SECONDS.value)
+        self._history = TokenHistory()
 
     def read(self, key: bytes, row: bytes, now: float) -> int:
         """Return the tokens of the longest unit that is a whole prefix of a request.
@@ -76,9 +87,10 @@ class UnitCache:
         interval = facts.DEEPSEEK_INTERVAL_TOKENS.value
         whole = range(interval, len(row) // 4 + 1, interval)
         units = self._units.setdefault(key, {})
-        for size, digest in _digests(row, {*ends, *whole} - {0}):
+        sizes = {size for size in (*ends, *whole) if size >= facts.DEEPSEEK_MINIMUM_TOKENS.value}
+        for size, digest in _digests(row, sizes):
             units.setdefault(size, {})[digest] = now
-        self._history.add(key, row, now)
+        self._history.add(key, row, now + facts.DEEPSEEK_LIFETIME_SECONDS.value)
 
 
 def _digests(row: bytes, sizes: Iterable[int]) -> list[tuple[int, bytes]]:

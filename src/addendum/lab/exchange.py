@@ -74,7 +74,7 @@ class Call:
     body: bytes
     now: float
     script: Script | None = None
-    switches: Switches = Switches()
+    switches: Switches = field(default_factory=Switches)
 
 
 def _nothing() -> None:

@@ -45,6 +45,8 @@ CLAUDE_PREAMBLE_TOKENS = Fact(
 CLAUDE_LATE_TOOLS = Fact(10_000, _CHANGES)
 CLAUDE_LATE_BYTES = Fact(4_194_304, _CHANGES)
 
+CLAUDE_VERSION_WITHOUT_SAMPLING = Fact("2026-10-21", "platform.claude.com, Versions")
+
 BETA_INLINE = "inline-tools-2026-09-15"
 BETA_REFERENCE = "mid-conversation-tool-changes-2026-07-01"
 BETA_CLEAR_AT = "mid-conversation-system-clear-at-2026-08-21"
@@ -93,7 +95,7 @@ def _newest(minimum: int, *, bound: bool = False, forced_choice: bool = True) ->
     )
 
 
-# Minimums of Sonnet 5.5 and Haiku 5.5 are not published: those of their predecessors.
+# Minimums of Sonnet 5.5 and Haiku 5.5 are not published: the largest that any model has.
 CLAUDE_MODELS: Fact[dict[str, ClaudeModel]] = Fact(
     {
         "claude-opus-5-5": _newest(512, bound=True, forced_choice=False),
@@ -106,15 +108,18 @@ CLAUDE_MODELS: Fact[dict[str, ClaudeModel]] = Fact(
         "claude-opus-4-5": ClaudeModel(4096, prefill=True),
         "claude-opus-4-1": ClaudeModel(1024, keeps_thinking=False, prefill=True),
         "claude-opus-4": ClaudeModel(1024, keeps_thinking=False, prefill=True),
+        "claude-opus-4-0": ClaudeModel(1024, keeps_thinking=False, prefill=True),
         "claude-fable-5-1": _newest(512, bound=True, forced_choice=False),
         "claude-fable-5": _newest(512),
         "claude-mythos-5-1": _newest(512, bound=True, forced_choice=False),
         "claude-mythos-5": _newest(512),
-        "claude-sonnet-5-5": _newest(1024, bound=True, forced_choice=False),
+        "claude-mythos-preview": ClaudeModel(2048, forced_choice=False, thinks=True, omits=True),
+        "claude-sonnet-5-5": _newest(4096, bound=True, forced_choice=False),
         "claude-sonnet-5": ClaudeModel(1024, thinks=True, omits=True),
         "claude-sonnet-4-6": ClaudeModel(1024),
         "claude-sonnet-4-5": ClaudeModel(1024, keeps_thinking=False, prefill=True),
         "claude-sonnet-4": ClaudeModel(1024, keeps_thinking=False, prefill=True),
+        "claude-sonnet-4-0": ClaudeModel(1024, keeps_thinking=False, prefill=True),
         "claude-haiku-5-5": _newest(4096, bound=True),
         "claude-haiku-4-5": ClaudeModel(4096, keeps_thinking=False, prefill=True),
         "claude-3-5-haiku": ClaudeModel(2048, keeps_thinking=False, prefill=True),
@@ -145,6 +150,9 @@ DEEPSEEK_MODELS: Fact[dict[str, bool]] = Fact(
     "deepseek-harness catalogue, as quoted downstream: True takes system messages and additions",
     "reported",
 )
+DEEPSEEK_MINIMUM_TOKENS = Fact(
+    64, f"{_DEEPSEEK}: the last figure published, no longer in the page", "assumed"
+)
 DEEPSEEK_INTERVAL_TOKENS = Fact(
     4096, f"{_DEEPSEEK}: fixed intervals, size not published", "assumed"
 )
@@ -157,33 +165,33 @@ class ChatModel(msgspec.Struct, frozen=True):
     Attributes:
         exact: Caches at breakpoints and reports exact boundaries (5.6 and later).
         step: Distance of the automatic boundaries in tokens, where not `exact`.
+        lifetime: How long a prefix lives since its last use, in seconds.
         max_tokens: Takes the older `max_tokens` parameter.
     """
 
     exact: bool = False
     step: int = 128
+    lifetime: float = 300.0
     max_tokens: bool = False
 
 
+OPENAI_EXACT = ChatModel(exact=True, lifetime=1800.0)
 _OPENAI = "platform.openai.com, Prompt caching"
 OPENAI_MODELS: Fact[tuple[tuple[str, ChatModel], ...]] = Fact(
     (
-        (r"gpt-(?:5\.(?:[6-9]|\d\d)|6(?:\.\d+)?)(?:-[a-z]+)*", ChatModel(exact=True)),
-        (r"gpt-5\.5(?:-[a-z]+)*", ChatModel(step=2048)),
+        (r"gpt-(?:5\.(?:[6-9]|\d\d)|6(?:\.\d+)?)(?:-[a-z]+)*", OPENAI_EXACT),
+        (r"gpt-5\.5(?:-[a-z]+)*", ChatModel(step=2048, lifetime=1800.0)),
         (r"gpt-5(?:\.[0-4])?(?:-[a-z]+)*", ChatModel()),
         (r"gpt-4(?:o|\.1)(?:-[a-z]+)*", ChatModel(max_tokens=True)),
         (r"o[134](?:-[a-z]+)*", ChatModel()),
     ),
-    _OPENAI,
+    f"{_OPENAI}: at least 30 minutes from GPT-5.5 on, 5 to 10 minutes in memory before",
 )
 OPENAI_MINIMUM_TOKENS = Fact(1024, f"{_OPENAI}; below GPT-5.6 it varies, this is the usual figure")
-OPENAI_STEP_TOKENS = Fact(128, f"{_OPENAI}: cached_tokens is rounded down to it")
 OPENAI_EXPLICIT_FIRST = Fact(2, f"{_OPENAI}: breakpoints looked up from the front")
 OPENAI_EXPLICIT_LATEST = Fact(50, f"{_OPENAI}: breakpoints looked up from the end")
 OPENAI_EARLIER_ENDS = Fact(20, f"{_OPENAI}: eligible ends looked up in implicit mode")
 OPENAI_WRITES = Fact(4, f"{_OPENAI}: prefixes written by one request")
-OPENAI_EXACT_LIFETIME_SECONDS = Fact(1800.0, f"{_OPENAI}: at least 30 minutes")
-OPENAI_STEPPED_LIFETIME_SECONDS = Fact(300.0, f"{_OPENAI}: 5 to 10 minutes in memory")
 OPENAI_TOOLS = Fact(128, "platform.openai.com, Chat Completions reference: tools")
 
 COMPATIBLE_STEP_TOKENS = Fact(16, "vLLM block size", "reported")

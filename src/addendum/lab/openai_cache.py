@@ -51,9 +51,10 @@ class ExactPriced(msgspec.Struct, frozen=True):
 
 
 class ExactCache:
-    """Prefixes stored at breakpoints, for GPT-5.6 and later."""
+    """Prefixes stored at breakpoints, for GPT-5.6 and later; lifetimes are in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, lifetime: float) -> None:
+        self._lifetime = lifetime
         self._expires: dict[tuple[bytes, Mode], float] = {}
 
     def price(self, asked: ChatAsked, *, key: bytes, mode: Mode, now: float) -> ExactPriced:
@@ -89,38 +90,40 @@ class ExactCache:
         wanted: list[tuple[int, Mode]] = [(at, "explicit") for at in explicit]
         limit = facts.OPENAI_WRITES.value
         if mode == "implicit":
-            wanted = wanted[-(limit - 1) :] + [(at, "implicit") for at in ends[-1:]]
+            implicit: list[tuple[int, Mode]] = [(at, "implicit") for at in ends[-1:]]
+            wanted = wanted[-(limit - 1) :] + implicit
         wanted = wanted[-limit:]
-        written = {at: kind for at, kind in wanted if sizes[at] >= minimum and sizes[at] > read}
+        written: list[tuple[int, Mode]] = [
+            (at, kind) for at, kind in wanted if sizes[at] >= minimum and sizes[at] > read
+        ]
         return ExactPriced(
             prompt=sizes[-1],
             read=read,
-            written=max((sizes[at] for at in written), default=read) - read,
-            writes=tuple(ExactWrite(digests[at], kind) for at, kind in written.items()),
+            written=max((sizes[at] for at, _ in written), default=read) - read,
+            writes=tuple(ExactWrite(digests[at], kind) for at, kind in written),
         )
 
     def store(self, writes: Sequence[ExactWrite], started: float) -> None:
         """Store prefixes: the answer of the request that started at `started` has begun."""
         for write in writes:
-            expires = started + facts.OPENAI_EXACT_LIFETIME_SECONDS.value
-            self._expires[write.digest, write.kind] = expires
+            self._expires[write.digest, write.kind] = started + self._lifetime
 
     def _alive(self, digest: bytes, kinds: Sequence[Mode], now: float) -> bool:
         return any(now < self._expires.get((digest, kind), now) for kind in kinds)
 
     def _refresh(self, digest: bytes, now: float) -> None:
-        for kind in ("implicit", "explicit"):
+        kinds: tuple[Mode, ...] = ("implicit", "explicit")
+        for kind in kinds:
             if self._alive(digest, (kind,), now):
-                expires = now + facts.OPENAI_EXACT_LIFETIME_SECONDS.value
-                self._expires[digest, kind] = expires
+                self._expires[digest, kind] = now + self._lifetime
 
 
 class SteppedCache:
     """Token prefixes at fixed steps: models before GPT-5.6, and compatible servers."""
 
-    def __init__(self, *, minimum: int, lifetime: float) -> None:
+    def __init__(self, *, minimum: int) -> None:
         self._minimum = minimum
-        self._history = TokenHistory(lifetime)
+        self._history = TokenHistory()
 
     def read(self, asked: ChatAsked, *, key: bytes, step: int, now: float) -> int:
         """Return the cached tokens of a request: a multiple of `step`."""
@@ -128,9 +131,9 @@ class SteppedCache:
         found = shared // step * step
         return found if found >= self._minimum else 0
 
-    def store(self, asked: ChatAsked, *, key: bytes, now: float) -> None:
-        """Remember a request: its answer has begun."""
-        self._history.add(key, stream(asked.segments), now)
+    def store(self, asked: ChatAsked, *, key: bytes, expires: float) -> None:
+        """Remember a request until a time in seconds: its answer has begun."""
+        self._history.add(key, stream(asked.segments), expires)
 
 
 def eligible_ends(ends: Sequence[End]) -> list[int]:

@@ -30,11 +30,8 @@ class OpenAIChat:
     """OpenAI's Chat Completions."""
 
     def __init__(self) -> None:
-        self._exact = ExactCache()
-        self._stepped = SteppedCache(
-            minimum=facts.OPENAI_MINIMUM_TOKENS.value,
-            lifetime=facts.OPENAI_STEPPED_LIFETIME_SECONDS.value,
-        )
+        self._exact = ExactCache(facts.OPENAI_EXACT.lifetime)
+        self._stepped = SteppedCache(minimum=facts.OPENAI_MINIMUM_TOKENS.value)
 
     def handle(self, call: Call) -> Reply:
         """Answer a request; a refusal is an answer too."""
@@ -77,7 +74,7 @@ class OpenAIChat:
             details = {"cached_tokens": cached}
 
             def begin() -> None:
-                self._stepped.store(asked, key=scope, now=call.now)
+                self._stepped.store(asked, key=scope, expires=call.now + model.lifetime)
 
         spoken = speak(call.script, heard(asked), asked.offered)
         spoken = Spoken(spoken.text, "", spoken.calls)  # this wire does not show reasoning
@@ -88,7 +85,7 @@ class Compatible:
     """A server that speaks Chat Completions and takes any model name."""
 
     def __init__(self) -> None:
-        self._cache = SteppedCache(minimum=0, lifetime=facts.COMPATIBLE_LIFETIME_SECONDS.value)
+        self._cache = SteppedCache(minimum=0)
 
     def handle(self, call: Call) -> Reply:
         """Answer a request; a refusal is an answer too."""
@@ -110,6 +107,7 @@ class Compatible:
             ),
         )
         scope = encoding.canonical([body["model"]])
+        lifetime = facts.COMPATIBLE_LIFETIME_SECONDS.value
         details: Json | None = None
         if call.switches.compatible_cached_tokens:
             step = facts.COMPATIBLE_STEP_TOKENS.value
@@ -118,7 +116,7 @@ class Compatible:
         spoken = speak(call.script, heard(asked), asked.offered)
         return replace(
             answer(call, asked, spoken, details),
-            begin=lambda: self._cache.store(asked, key=scope, now=call.now),
+            begin=lambda: self._cache.store(asked, key=scope, expires=call.now + lifetime),
         )
 
 
@@ -205,7 +203,7 @@ def _chunks(head: Json, message: Json, finish: str, usage: Json | None) -> tuple
             chunk["usage"] = None
         events.append(sse(chunk))
     if usage is not None:
-        last = {**head, "object": "chat.completion.chunk", "choices": [], "usage": usage}
+        last: Json = {**head, "object": "chat.completion.chunk", "choices": [], "usage": usage}
         events.append(sse(last))
     events.append(b"data: [DONE]\n\n")
     return tuple(events)

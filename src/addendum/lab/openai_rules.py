@@ -40,8 +40,8 @@ _FIELDS: Mapping[str, frozenset[str]] = {
 _TOP = frozenset(
     "model messages tools tool_choice parallel_tool_calls stream stream_options max_tokens"
     " max_completion_tokens temperature top_p n stop seed response_format reasoning_effort"
-    " verbosity user metadata store prompt_cache_key safety_identifier service_tier"
-    " frequency_penalty presence_penalty".split()
+    " verbosity user metadata store prompt_cache_key prompt_cache_retention safety_identifier"
+    " service_tier frequency_penalty presence_penalty".split()
 )
 
 
@@ -229,22 +229,30 @@ def _message(path: str, message: Any, dialect: ChatDialect) -> list[tuple[int, b
     parts = _array(f"{path}.content", cast(list[Any], content))
     marked: list[tuple[int, bool]] = []
     for at, part in enumerate(parts):
-        place = f"{path}.content[{at}]"
-        kind = part.get("type") if isinstance(part, dict) else None  # pyright: ignore
-        if kind not in _PARTS[role]:
-            names = " and ".join(f"'{each}'" for each in sorted(_PARTS[role]))
-            raise _bad(f"Invalid value: {kind!r}. Supported values are: {names}.", place)
-        markable = dialect.breakpoints and role != "assistant" and kind in _MARKABLE
-        _known(place, part, {"type", kind} | ({"prompt_cache_breakpoint"} if markable else set()))
-        if kind == "text" and not isinstance(part.get("text"), str):
-            raise _wrong(f"{place}.text", "a string")
-        marker = part.get("prompt_cache_breakpoint")
-        if marker is not None:
-            _known(f"{place}.prompt_cache_breakpoint", marker, {"mode", "ttl"})
-            if marker.get("mode") != "explicit" or marker.get("ttl", "30m") != "30m":
-                raise _wrong(f"{place}.prompt_cache_breakpoint", '{"mode": "explicit"}')
-        marked.append((at + 1, marker is not None))
+        marked.append((at + 1, _part(f"{path}.content[{at}]", part, role, dialect)))
     return marked
+
+
+def _part(path: str, value: Any, role: str, dialect: ChatDialect) -> bool:
+    """Check one part of a content list; return whether it carries a breakpoint."""
+    part = cast(Json, value) if isinstance(value, dict) else Json()
+    kind = part.get("type")
+    if kind not in _PARTS[role]:
+        names = " and ".join(f"'{each}'" for each in sorted(_PARTS[role]))
+        raise _bad(f"Invalid value: {kind!r}. Supported values are: {names}.", path)
+    names = {"type", str(kind)}
+    if dialect.breakpoints and role != "assistant":
+        names.add("prompt_cache_breakpoint")
+    _known(path, part, names)
+    if kind == "text" and not isinstance(part.get("text"), str):
+        raise _wrong(f"{path}.text", "a string")
+    marker = part.get("prompt_cache_breakpoint")
+    if marker is None:
+        return False
+    _known(f"{path}.prompt_cache_breakpoint", marker, {"mode", "ttl"})
+    if marker.get("mode") != "explicit" or marker.get("ttl", "30m") != "30m":
+        raise _wrong(f"{path}.prompt_cache_breakpoint", '{"mode": "explicit"}')
+    return True
 
 
 def _calls(path: str, message: Json) -> list[Json]:

@@ -11,7 +11,7 @@ Without a script the free model answers in short text and obeys `/call NAME JSON
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
@@ -24,7 +24,8 @@ COMPACTION_MARKER = "<compaction_request>"
 """How the last user text of a request begins that asks for a summary."""
 
 ANNOUNCEMENT = "<tool_update"
-DELIMITERS = (ANNOUNCEMENT, "<turn_instructions", "<server_instructions", COMPACTION_MARKER)
+_APPLICATION = (ANNOUNCEMENT, "<turn_instructions", "<server_instructions")
+DELIMITERS = (*_APPLICATION, COMPACTION_MARKER, "<conversation_summary")
 """How user-role texts begin that no human wrote."""
 
 DISPATCHER = "call_tool"
@@ -151,10 +152,11 @@ def speak(script: Script | None, heard: Sequence[Heard], offered: Sequence[str])
         Refusal: The script has no answer to this request.
     """
     compaction = _compaction(heard)
+    announced = _announced(heard)
     if script is None:
-        return _free(heard, compaction)
+        return _free(heard, compaction, offered, announced)
     texts = {step.user for step in script.steps}
-    found = _newest(heard, lambda text: text in texts)
+    found = _newest(heard, texts.__contains__)
     if found is None:
         raise _missing(f"no user text is one of the script's; the newest is {_newest_text(heard)}")
     text, behind = found
@@ -164,20 +166,24 @@ def speak(script: Script | None, heard: Sequence[Heard], offered: Sequence[str])
             raise _missing(f"the step {_short(text)} has no summary")
         return Spoken(text=summary)
     entry = pick(script, text, behind)
-    announced = _announced(heard)
-    calls = tuple(_resolve(call, offered, announced) for call in entry.calls)
+    calls = tuple(
+        _call(each.tool, encoding.encode(each.arguments).decode(), each.form, offered, announced)
+        for each in entry.calls
+    )
     return Spoken(entry.text, entry.thinking, calls)
 
 
-def _resolve(call: ScriptCall, offered: Sequence[str], announced: str) -> tuple[str, str]:
-    name = _offered_name(call.tool, offered)
-    arguments = encoding.encode(call.arguments).decode()
-    if call.form != "dispatch" and name is not None:
+def _call(
+    tool: str, arguments: str, form: Form, offered: Sequence[str], announced: str
+) -> tuple[str, str]:
+    """Return the name to call and the arguments as JSON text, in the form the request allows."""
+    name = _offered_name(tool, offered)
+    if form != "dispatch" and name is not None:
         return name, arguments
-    target = name or _announced_name(call.tool, announced)
-    if call.form == "direct" or (call.form == "auto" and DISPATCHER not in offered):
+    target = name or _announced_name(tool, announced)
+    if form == "direct" or (form == "auto" and DISPATCHER not in offered):
         return target, arguments
-    envelope = {"name": target, "arguments": call.arguments}
+    envelope = {"name": target, "arguments": msgspec.Raw(arguments.encode())}
     return DISPATCHER, encoding.encode(envelope).decode()
 
 
@@ -207,7 +213,7 @@ def _announced(heard: Sequence[Heard]) -> str:
     return "\n".join(text for text in texts if text.lstrip().startswith(ANNOUNCEMENT))
 
 
-def _newest(heard: Sequence[Heard], human: Any) -> tuple[str, int] | None:
+def _newest(heard: Sequence[Heard], human: Callable[[str], bool]) -> tuple[str, int] | None:
     behind = 0
     for each in reversed(heard):
         if each.role == "assistant":
@@ -229,13 +235,17 @@ def _newest_text(heard: Sequence[Heard]) -> str:
 
 
 def _compaction(heard: Sequence[Heard]) -> bool:
+    """Tell whether the newest user text, those of the application left out, asks for a summary."""
     if not heard or heard[-1].role != "user":
         return False
     texts = [text for each in heard if each.role == "user" for text in each.texts]
-    return bool(texts) and texts[-1].startswith(COMPACTION_MARKER)
+    asking = (text for text in reversed(texts) if not text.lstrip().startswith(_APPLICATION))
+    return next(asking, "").startswith(COMPACTION_MARKER)
 
 
-def _free(heard: Sequence[Heard], compaction: bool) -> Spoken:
+def _free(
+    heard: Sequence[Heard], compaction: bool, offered: Sequence[str], announced: str
+) -> Spoken:
     if compaction:
         return Spoken(text=f"Summary of {len(heard) - 1} messages.")
     found = _newest(heard, _written_by_human)
@@ -247,12 +257,11 @@ def _free(heard: Sequence[Heard], compaction: bool) -> Spoken:
         return Spoken(text=f"I heard: {_short(text)}")
     if behind:
         return Spoken(text=f"{command[1]} has answered.")
-    arguments = command[2].strip() or "{}"
     try:
-        compact = encoding.compact(arguments)
+        arguments = bytes(encoding.compact(command[2].strip() or "{}")).decode()
     except ContentError as error:
         return Spoken(text=f"/call needs a name and JSON: {error}")
-    return Spoken(calls=((command[1], bytes(compact).decode()),))
+    return Spoken(calls=(_call(command[1], arguments, "auto", offered, announced),))
 
 
 def _step(script: Script, text: str) -> ScriptStep:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -129,6 +129,7 @@ class Lab:
         }
         self._faults: dict[str, list[_Fault]] = {name: [] for name in self._providers}
         self._released = anyio.Event()
+        self._stalling = anyio.Event()
         self._stalled = 0
         routes = [
             Route(base + path, self._endpoint(name), methods=["POST"])
@@ -185,10 +186,10 @@ class Lab:
         self._released.set()
         self._released = anyio.Event()
 
-    @property
-    def stalled(self) -> int:
-        """How many answers are held back now."""
-        return self._stalled
+    async def until_stalled(self, count: int = 1) -> None:
+        """Wait until `count` answers are held back."""
+        while self._stalled < count:
+            await self._stalling.wait()
 
     def _base(self, provider: str) -> str:
         if provider not in _BASES:
@@ -244,6 +245,8 @@ class Lab:
 
     async def _hold(self) -> None:
         self._stalled += 1
+        self._stalling.set()
+        self._stalling = anyio.Event()
         try:
             await self._released.wait()
         finally:
@@ -283,7 +286,7 @@ async def open_lab(
     clock: Clock | None = None,
     port: int = 0,
     switches: Switches | None = None,
-) -> AsyncIterator[Lab]:
+) -> AsyncGenerator[Lab]:
     """Serve a lab in this event loop (asyncio) for as long as the context lasts.
 
     Args:

@@ -8,30 +8,29 @@ from dataclasses import dataclass
 @dataclass
 class _Seen:
     stream: bytes
-    used: float
+    expires: float
 
 
 class TokenHistory:
-    """Streams of tokens by key, each kept for a lifetime since its last use.
+    """Streams of tokens by key, each kept until its lifetime since its last use has passed.
 
     A stream is four bytes a token. One that a later stream extends is dropped for it, so a
     conversation costs one stream however long it is.
     """
 
-    def __init__(self, lifetime: float) -> None:
-        self._lifetime = lifetime
+    def __init__(self) -> None:
         self._seen: dict[bytes, list[_Seen]] = {}
 
-    def add(self, key: bytes, stream: bytes, now: float) -> None:
-        """Remember a stream."""
+    def add(self, key: bytes, stream: bytes, expires: float) -> None:
+        """Remember a stream until a time in seconds."""
         seen = self._seen.setdefault(key, [])
         seen[:] = [each for each in seen if not stream.startswith(each.stream)]
-        seen.append(_Seen(stream, now))
+        seen.append(_Seen(stream, expires))
 
     def common(self, key: bytes, stream: bytes, now: float) -> int:
         """Return how many tokens `stream` shares with the best earlier one."""
         seen = self._seen.get(key, [])
-        seen[:] = [each for each in seen if now < each.used + self._lifetime]
+        seen[:] = [each for each in seen if now < each.expires]
         return max((_common(each.stream, stream) for each in seen), default=0) // 4
 
 

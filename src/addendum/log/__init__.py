@@ -1,1 +1,1 @@
-
+"""What happened: events, the log, the surface, the store's protocol."""

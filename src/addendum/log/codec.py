@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from addendum import encoding
 from addendum.errors import LogError, UnknownEvent
-from addendum.log.events import IGNORABLE_TYPES, Event, EventData, Span, Unknown
+from addendum.log.events import (IGNORABLE_TYPES, Event, EventData, Span, Unknown)
 
 
 class _Stored(Struct, omit_defaults=True):

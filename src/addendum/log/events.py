@@ -325,7 +325,7 @@ class RequestSent(Struct, frozen=True, tag_field="type", tag="request/sent", omi
         number: Requests of this session so far, this one included.
         route: `provider:model`.
         context_seq: The epoch's `request/context`.
-        shape: Digests of the parts that decide the prefix, to tell breaks apart.
+        generation: Replaces on the surface so far: a later request with more starts a series.
         purpose: `turn` or `compaction`.
     """
 
@@ -334,7 +334,7 @@ class RequestSent(Struct, frozen=True, tag_field="type", tag="request/sent", omi
     number: int
     route: str
     context_seq: int
-    shape: dict[str, str] = {}
+    generation: int = 0
     purpose: Literal["turn", "compaction"] = "turn"
 
 
@@ -387,10 +387,19 @@ class ToolPolicy(Struct, frozen=True, tag_field="type", tag="tool/policy", omit_
 class CompactionSummary(
     Struct, frozen=True, tag_field="type", tag="compaction/summary", omit_defaults=True
 ):
-    """A span of the surface, told in short."""
+    """A span of the surface, told in short.
+
+    Attributes:
+        text: The summary.
+        turn: Turns so far.
+        route: Who wrote it, if a model did.
+        usage: What that request cost.
+    """
 
     text: str
     turn: int = 0
+    route: str | None = None
+    usage: Usage = Usage()
 
 
 class RouteDowngrade(

@@ -14,27 +14,7 @@ import anyio
 from addendum import encoding
 from addendum.errors import AppendRefused, Conflict, ContentError, LogError
 from addendum.log import codec
-from addendum.log.events import (
-    SURFACE_TYPES,
-    AssistantMessage,
-    CacheBreak,
-    DeveloperMessage,
-    EndSeed,
-    Event,
-    EventData,
-    RequestHeader,
-    ServerInstructions,
-    SessionStart,
-    Span,
-    StepEnd,
-    StepStart,
-    SurfaceOp,
-    ToolCall,
-    ToolResult,
-    TurnEnd,
-    TurnStart,
-    UserMessage,
-)
+from addendum.log.events import (SURFACE_TYPES, AssistantMessage, CacheBreak, DeveloperMessage, EndSeed, Event, EventData, RequestHeader, ServerInstructions, SessionStart, Span, StepEnd, StepStart, SurfaceOp, ToolCall, ToolResult, TurnEnd, TurnStart, UserMessage)
 from addendum.log.store import Lease, Store
 from addendum.log.surface import Surface
 from addendum.log.values import ToolAddition, ToolRemoval
@@ -285,6 +265,18 @@ class SessionLog:
             log._admit(event)
         log._durable = len(log._events)
         return log
+
+    def until(self, seq: int) -> SessionLog:
+        """Return the log as it was before the event with this seq was appended."""
+        earlier = SessionLog(self.session, clock=self._clock)
+        for event in self._events[:seq]:
+            earlier._admit(event)
+        return earlier
+
+    @property
+    def header(self) -> RequestHeader | None:
+        """The latest header."""
+        return next(reversed(self._headers.values()), None)
 
     def fork(self, session: str, upto: int | None = None) -> SessionLog:
         """Return a child log with the same events up to and including seq `upto`.

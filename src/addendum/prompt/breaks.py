@@ -90,16 +90,21 @@ def _reasons(blocks: Iterable[Block]) -> bool:
     return any(isinstance(block, Native) and block.kind in REASONING for block in blocks)
 
 
-def cause(found: Difference, events: Sequence[Event], after: Prompt) -> tuple[BreakReason, str] | None:
+def cause(
+    found: Difference, events: Sequence[Event], before: Prompt, after: Prompt
+) -> tuple[BreakReason, str] | None:
     """Return why a request stops extending the last one on its route, or None.
 
     Args:
         found: Where it does.
         events: The log since that request was sent.
+        before: That request.
         after: The request.
     """
     if found.at == "settings":
         return "settings changed", found.detail
+    if before.context.rendering != after.context.rendering:
+        return "rendering changed", ""
     replaced = [event.data for event in events if isinstance(event.surface_op, Span)]
     if any(isinstance(data, CompactionSummary) for data in replaced):
         return "compaction", ""
@@ -109,6 +114,13 @@ def cause(found: Difference, events: Sequence[Event], after: Prompt) -> tuple[Br
         return "fork", ""
     if any(isinstance(event.data, RouteDowngrade) for event in events):
         return "downgrade", ""
+    if before.context != after.context:
+        changed = [
+            name
+            for name in ("projection", "definitions", "tail", "caching", "ttl")
+            if getattr(before.context, name) != getattr(after.context, name)
+        ]
+        return "settings changed", ", ".join(changed)
     headers = [event.data for event in events if isinstance(event.data, RequestHeader)]
     if any(header.head for header in headers):
         return "head changed", ""

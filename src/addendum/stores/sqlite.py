@@ -2,17 +2,17 @@
 
 Acknowledged means durable: a method that writes returns when its transaction is on the disk.
 There is one connection a store object, used by one worker thread at a time, in the order of the
-calls. A call that is cancelled in a cancel scope of anyio has either not begun or is carried to
-its end; cancelled by asyncio alone (`task.cancel()`) it may still write after the caller is gone,
-so read the session again before appending to it.
+calls. A call that is cancelled has either not begun, or is carried to its end before it is left:
+in a cancel scope of anyio with its result, cancelled by asyncio alone (`task.cancel()`) with the
+cancellation, and then the session is to be read again before anything is appended.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import TypeVar
 
@@ -65,10 +65,9 @@ class SqliteStore:
         self._path = path
         self._db: sqlite3.Connection | None = db
         self._claims: dict[tuple[str, int], Claim] = {}
-        # The limiter keeps the order and needs one thread; the lock covers a call that asyncio
-        # cancelled, whose thread works on although the limiter is free again.
+        self._turn = anyio.Lock(fast_acquire=True)
+        # Its own: threads that wait for a tool must not keep the store waiting.
         self._limiter = CapacityLimiter(1)
-        self._lock = threading.Lock()
 
     @classmethod
     async def open(cls, url: str) -> SqliteStore:
@@ -147,7 +146,7 @@ class SqliteStore:
         try:
             lease = await self._write(work)
         except anyio.get_cancelled_exc_class():
-            # By asyncio alone: the thread may be about to take a lease that nobody knows of.
+            # By asyncio alone: the lease may have been taken, and nobody would know of it.
             with CancelScope(shield=True), contextlib.suppress(StoreError):
                 await self._give_back([claim])
             raise
@@ -274,18 +273,15 @@ class SqliteStore:
         claims = list(self._claims.values())
         self._claims.clear()
 
-        def close() -> None:
-            with self._lock:
-                if self._db:
-                    self._db.close()
-                    self._db = None
-
         with CancelScope(shield=True):
             try:
-                if claims and self._db:
+                if claims:
                     await self._give_back(claims)
             finally:
-                await to_thread.run_sync(close, limiter=self._limiter)
+                async with self._turn:
+                    db, self._db = self._db, None
+                    if db:
+                        await self._in_thread(sqlite3.Connection.close, db)
 
     async def _give_back(self, claims: Sequence[Claim]) -> None:
         """Mark leases as free; those that were taken over have another nonce by now."""
@@ -320,18 +316,39 @@ class SqliteStore:
         return await self._run(inside)
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` on the connection, in the worker thread."""
+        """Run `work` on the connection, in the worker thread, when its turn has come."""
+        async with self._turn:
+            if self._db is None:
+                raise StoreError(f"the store {self._path} is closed; open it again")
+            try:
+                return await self._in_thread(work, self._db)
+            except sqlite3.Error as error:
+                raise schema.explain(error, self._path) from None
 
-        def call() -> T:
-            with self._lock:
-                if self._db is None:
-                    raise StoreError(f"the store {self._path} is closed; open it again")
+    async def _in_thread(
+        self, work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection
+    ) -> T:
+        job: Future[T] = Future()
+
+        def call() -> None:
+            if job.set_running_or_notify_cancel():
                 try:
-                    return work(self._db)
-                except sqlite3.Error as error:
-                    raise schema.explain(error, self._path) from None
+                    job.set_result(work(db))
+                except BaseException as error:
+                    job.set_exception(error)
 
-        return await to_thread.run_sync(call, limiter=self._limiter)
+        cancelled = anyio.get_cancelled_exc_class()
+        try:
+            await to_thread.run_sync(call, limiter=self._limiter)
+        except cancelled:
+            # The thread cannot be stopped: either it has not begun and never will, or this waits.
+            # A cancel scope waits by itself; asyncio's `task.cancel()` does not.
+            job.cancel()
+            while not job.done():
+                with CancelScope(shield=True), contextlib.suppress(cancelled):
+                    await to_thread.run_sync(wait, [job], limiter=self._limiter)
+            raise
+        return job.result()
 
 
 def _standing(db: sqlite3.Connection, session: str) -> Standing | None:

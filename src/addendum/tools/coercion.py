@@ -32,6 +32,7 @@ _INTEGER = re.compile(r"(?:0|-?[1-9][0-9]{0,15})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,24})(?:\.[0-9]{0,24}[1-9])?")
 _LARGEST, _SMALLEST = 1e21, 1e-6  # beyond these, decimal notation is not how a number prints
 
+_Part: TypeAlias = tuple[Json, Json]  # a subschema, and where its references start from
 _View: TypeAlias = tuple[Schema, Json]
 _Path: TypeAlias = tuple[str | int, ...]
 
@@ -74,7 +75,7 @@ class _Coercion:
         result = self._value([(self._root, self._root)], value, ())
         return result, tuple(self._changed)
 
-    def _value(self, schemas: list[_View], value: Json, path: _Path) -> Json:
+    def _value(self, schemas: list[_Part], value: Json, path: _Path) -> Json:
         if len(path) > MAX_DEPTH or not isinstance(value, str | dict | list):
             return value
         views = self._views(schemas)
@@ -110,7 +111,7 @@ class _Coercion:
                 result[place] = new
         return result
 
-    def _views(self, schemas: list[_View]) -> list[_View]:
+    def _views(self, schemas: list[_Part]) -> list[_View]:
         """Return all schema objects that hold for one value: themselves, references, `allOf`."""
         key = tuple(id(schema) for schema, _ in schemas)
         known = self._known.get(key)
@@ -121,17 +122,20 @@ class _Coercion:
         stack = list(reversed(schemas))
         while stack:
             schema, base = stack.pop()
-            if not isinstance(schema, dict) or id(schema) in seen:
+            if not isinstance(schema, dict):
                 continue
-            seen.add(id(schema))
-            base = inner_base(schema, base)
-            views.append((schema, base))
-            if isinstance(reference := schema.get("$ref"), str):
+            view = cast("Schema", schema)
+            if id(view) in seen:
+                continue
+            seen.add(id(view))
+            base = inner_base(view, base)
+            views.append((view, base))
+            if isinstance(reference := view.get("$ref"), str):
                 stack.append(self._references.resolve(reference, base))
-            if isinstance(every := schema.get("allOf"), list):
+            if isinstance(every := view.get("allOf"), list):
                 stack.extend((part, base) for part in cast("list[Json]", every))
             for keyword in ("anyOf", "oneOf"):
-                if isinstance(some := schema.get(keyword), list):
+                if isinstance(some := view.get(keyword), list):
                     branches = [part for part in cast("list[Json]", some) if not _is_null(part)]
                     if len(branches) == 1:
                         stack.append((branches[0], base))
@@ -139,7 +143,7 @@ class _Coercion:
         return views
 
 
-def _property(view: _View, key: str) -> _View | None:
+def _property(view: _View, key: str) -> _Part | None:
     schema, base = view
     properties = schema.get("properties")
     if isinstance(properties, dict) and key in properties:
@@ -151,7 +155,7 @@ def _property(view: _View, key: str) -> _View | None:
     return None
 
 
-def _item(view: _View, place: int) -> _View | None:
+def _item(view: _View, place: int) -> _Part | None:
     schema, base = view
     rest = schema.get("items")
     prefix = schema.get("prefixItems")
@@ -173,9 +177,9 @@ def _is_null(schema: Json) -> bool:
     )
 
 
-def _kinds(views: list[_View]) -> frozenset[str]:
+def _kinds(views: list[_View]) -> set[str]:
     """Return the kinds that every view with a `type` allows; empty if none says so."""
-    allowed: frozenset[str] | None = None
+    allowed: set[str] | None = None
     for schema, _ in views:
         stated = schema.get("type")
         if isinstance(stated, str):
@@ -185,11 +189,11 @@ def _kinds(views: list[_View]) -> frozenset[str]:
             if "number" in kinds:
                 kinds.add("integer")
             kinds.discard("null")
-            allowed = frozenset(kinds) if allowed is None else allowed & kinds
-    return allowed or frozenset()
+            allowed = kinds if allowed is None else allowed & kinds
+    return allowed or set()
 
 
-def _repair(text: str, kinds: frozenset[str]) -> Json:
+def _repair(text: str, kinds: set[str]) -> Json:
     """Return what `text` stands for in the one kind allowed; None if that is not certain."""
     if kinds == {"integer"}:
         if _INTEGER.fullmatch(text) and abs(int(text)) <= _SAFE:
@@ -198,19 +202,18 @@ def _repair(text: str, kinds: frozenset[str]) -> Json:
         return _number(text)
     elif kinds == {"boolean"}:
         return {"true": True, "false": False}.get(text)
-    elif kinds and kinds <= {"object", "array"}:
-        if text.lstrip(" \t\r\n")[:1] in ("{", "["):
-            try:
-                decoded = encoding.decode(text)
-            except ContentError:
-                return None
-            if ("object" if isinstance(decoded, dict) else "array") in kinds:
-                return decoded
+    elif kinds and kinds <= {"object", "array"} and text.lstrip(" \t\r\n")[:1] in ("{", "["):
+        try:
+            decoded: Json = encoding.decode(text)
+        except ContentError:
+            return None
+        if ("object" if isinstance(decoded, dict) else "array") in kinds:
+            return cast("Json", decoded)
     return None
 
 
 def _number(text: str) -> int | float | None:
-    if not _NUMBER.fullmatch(text):
+    if not _NUMBER.fullmatch(text) or text == "-0":
         return None
     number = float(text)
     if number and not _SMALLEST <= abs(number) < _LARGEST:

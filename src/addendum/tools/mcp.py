@@ -20,8 +20,11 @@ A list over its limit is not cut: it is refused as a whole and the earlier list 
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+import secrets
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -53,6 +56,19 @@ MAX_NOTES = 20
 """Dropped tools that are noted one by one; the rest is counted."""
 
 Status = Literal["idle", "starting", "ready", "lost", "failed"]
+
+
+_PROCESS = secrets.token_hex(8)
+_numbers = itertools.count()
+_identities: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
+
+
+def _identity(server: object) -> str:
+    """Return what no other object has, not even a later one or one of another process."""
+    # Not `id`: a later object may get it again, and a catalogue outlives both.
+    if server not in _identities:
+        _identities[server] = next(_numbers)
+    return f"{_PROCESS}-{_identities[server]}"
 
 
 class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +105,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
         Equal keys share one connection. `defer` and `on` say how tools are offered, so they do
         not count; a server object counts by its identity, so its key holds in this process only.
         """
-        identity = None if self.server is None else id(self.server)
+        identity = None if self.server is None else _identity(self.server)
         return digest(
             encode(
                 [

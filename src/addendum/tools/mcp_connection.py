@@ -190,12 +190,14 @@ class Connection:
                 f"the arguments are no JSON object: {error}", True, "invalid_arguments"
             )
         deadline = anyio.current_time() + timeout
-        away = self.state.status in ("lost", "failed")
+        starting = self.state.status in ("idle", "starting")
         live: _Live | None = None
-        with anyio.move_on_after(min(timeout, self._timings.demand) if away else timeout):
+        with anyio.move_on_after(timeout if starting else min(timeout, self._timings.demand)):
             live = await self._reach()
         if live is None:
             why = self.state.error or "it has not answered yet"
+            if self._closing:
+                why = "its connection was closed"
             return CallOutcome(
                 f"server {name} is not reachable; its tools work again when it is back ({why})",
                 True,
@@ -256,10 +258,8 @@ class Connection:
 
     async def closed(self) -> None:
         """Wait until the connection has ended and its process is gone."""
-        while not self.is_closed:
-            # Bounded, because a task's end rings no bell when the event loop cancels it.
-            with anyio.move_on_after(0.1):
-                await self._bell.wait()
+        if self._owner is not None:
+            await asyncio.wait({self._owner})
 
     # What follows runs in the owner task and its group.
 
@@ -372,12 +372,19 @@ class Connection:
         if live.probing:
             return
         live.probing = True
-        alive = False
+        answered = anyio.Event()
+
+        async def ask() -> None:
+            if await live.link.alive():
+                answered.set()
+
+        # Asked in a task of its own: to a process that reads no more even the question gets stuck,
+        # and taking it back as well.
+        live.tasks.start_soon(ask)
         with anyio.move_on_after(self._timings.probe):
-            alive = await live.link.alive()
+            await answered.wait()
         live.probing = False
-        if not alive:
-            live.link.child.hung = True
+        if not answered.is_set():
             self._end(live, "it no longer answers")
 
     def _note_change(self) -> None:
@@ -403,6 +410,10 @@ class Connection:
             try:
                 listing, seen = await self._settled(live, fresh)
             except Exception as error:
+                # A broken connection shows here first, and is no fault of the list.
+                await anyio.sleep(self._timings.quiet)
+                if live.link.lost.is_set():
+                    return
                 known = self.state.revision > 0
                 reason = f"its list of tools cannot be used: {live.link.reason(error)}"
                 self._publish(status="ready" if known else "failed", error=reason)

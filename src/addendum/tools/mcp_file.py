@@ -64,6 +64,34 @@ def read_mcp_file(
     )
 
 
+def server_specs(
+    servers: Mapping[str, Mapping[str, Any] | ServerSpec],
+    environ: Mapping[str, str] | None = None,
+) -> tuple[ServerSpec, ...]:
+    """Return the specs of servers given by name, each as in a file or ready.
+
+    Args:
+        servers: Servers by name. `command` may be a list of program and arguments.
+        environ: As for `read_mcp_file`.
+
+    Raises:
+        ConfigurationError: A server cannot be used.
+    """
+    variables = os.environ if environ is None else environ
+    specs: list[ServerSpec] = []
+    for name, entry in servers.items():
+        if isinstance(entry, ServerSpec):
+            specs.append(entry)
+            continue
+        fields: dict[str, Any] = dict(entry)
+        command: Any = fields.get("command")
+        if isinstance(command, list | tuple) and command:
+            parts = [str(part) for part in cast("list[Any]", command)]
+            fields |= {"command": parts[0], "args": parts[1:] + list(fields.get("args", []))}
+        specs.append(_spec(name, fields, f"MCP server {one_line(name, 60)!r}", variables))
+    return tuple(specs)
+
+
 def _spec(name: str, entry: Any, where: str, variables: Mapping[str, str]) -> ServerSpec:
     if not name or not name.isprintable():
         raise ConfigurationError(f"{where} has an unusable name; give it a printable one")

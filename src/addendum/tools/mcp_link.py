@@ -32,7 +32,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.transport_context import TransportContext
-from pydantic import ValidationError
+from pydantic import RootModel, ValidationError
 
 from addendum import __version__
 from addendum.encoding import MAX_TEXT, mend_surrogates
@@ -71,6 +71,10 @@ _FALLBACK = "Server returned an error response"
 """The SDK's message for an HTTP error without a JSON-RPC body."""
 
 
+class _Object(RootModel[dict[str, Any]]):
+    """A result as the SDK checked it, in the protocol's own spelling."""
+
+
 @runtime_checkable
 class InProcess(Protocol):
     """A server in this process that makes its own streams."""
@@ -93,6 +97,7 @@ class Link:
         self._on_change = on_change
         self._session: ClientSession | None = None
         self._notes: list[str] = []
+        self._good: list[str] = []
         self.lost = anyio.Event()
         self.child = Child()
         self.http_status: int | None = None
@@ -129,9 +134,9 @@ class Link:
             MCPError: The server refused.
             pydantic.ValidationError: The answer breaks the protocol.
         """
-        self._notes = []
-        tools: dict[str, RemoteTool] = {}
         notes: list[str] = []
+        self._notes = notes
+        tools: dict[str, RemoteTool] = {}
         cursor: str | None = None
         seen: set[str] = set()
         size = count = 0
@@ -145,6 +150,13 @@ class Link:
                     return Listing((), self._instructions())
                 raise
             count += len(page.tools)
+            # The SDK leaves out, as the protocol demands, tools with bad `x-mcp-header` fields.
+            left = {tool.name for tool in page.tools}
+            notes += [
+                f"{one_line(name, 80)}: its x-mcp-header fields are not valid"
+                for name in self._good
+                if name not in left
+            ]
             for tool in page.tools:
                 given = tool.annotations
                 made = remote_tool(
@@ -166,9 +178,7 @@ class Link:
             cursor = page.next_cursor
             if not cursor:
                 ordered = sorted(tools.values(), key=lambda tool: tool.name)
-                return Listing(
-                    tuple(ordered), self._instructions(), limited_notes([*self._notes, *notes])
-                )
+                return Listing(tuple(ordered), self._instructions(), limited_notes(notes))
             if cursor in seen:
                 break
             seen.add(cursor)
@@ -190,20 +200,26 @@ class Link:
                 good.append(screen_tool(entry))
             except ContentError as error:
                 self._notes.append(str(error))
+        self._good = [entry["name"] for entry in good]
         return {**raw, "tools": good}
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> CallOutcome:
         """Call a tool and tell its answer; every failure but a cancellation is an outcome."""
         name = self._spec.name
+        # Not the session's `call_tool`: for a tool that is not in its list (a catalogue may know
+        # more) it reads the list again before it hands out the answer.
+        request = types.CallToolRequest(
+            params=types.CallToolRequestParams(name=tool, arguments=arguments)
+        )
         try:
             try:
-                result = await self.session.call_tool(tool, arguments, allow_input_required=True)
+                result = (await self.session.send_request(request, _Object)).root
             except MCPError as error:
                 if error.code != types.HEADER_MISMATCH:
                     raise
                 # The 2026 protocol's remedy: our copy of the schema is old; list, then once more.
                 await self.fetch()
-                result = await self.session.call_tool(tool, arguments, allow_input_required=True)
+                result = (await self.session.send_request(request, _Object)).root
         except MCPError as error:
             return self._refusal(error)
         except (ValidationError, ContentError, RuntimeError) as error:
@@ -211,18 +227,17 @@ class Link:
             return CallOutcome(
                 f"server {name} sent a malformed answer: {reason}", True, "malformed"
             )
-        if not isinstance(result, types.CallToolResult):
+        if result.get("resultType") == "input_required":
             return CallOutcome(
                 f"server {name} asked for input in the middle of the call, which nobody can give; "
                 "try arguments that need no question",
                 True,
                 "input_required",
             )
-        content = [
-            block.model_dump(mode="json", by_alias=True, exclude_none=True)
-            for block in result.content
-        ]
-        return CallOutcome(result_text(content, result.structured_content), result.is_error)
+        return CallOutcome(
+            result_text(result.get("content", ()), result.get("structuredContent")),
+            result.get("isError") is True,
+        )
 
     def _refusal(self, error: MCPError) -> CallOutcome:
         name = self._spec.name

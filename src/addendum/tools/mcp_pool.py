@@ -49,7 +49,7 @@ class ServerPool:
             raise ConfigurationError("this pool of MCP servers is closed; make a new one")
         if (bool(spec.command), spec.url is not None, spec.server is not None).count(True) != 1:
             raise ConfigurationError(
-                f"server {spec.name} must have one of command, url and server; correct its spec"
+                f"server {spec.name} must have exactly one of command, url and server; correct it"
             )
         key = spec.key()
         if (timer := self._expiries.pop(key, None)) is not None:

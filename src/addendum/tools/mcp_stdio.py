@@ -45,20 +45,25 @@ class Child:
 
     Attributes:
         tail: The end of its stderr, and of what it wrote to stdout that is no JSON.
-        hung: Set by the owner: do not ask it to end, kill it.
         pid: Its process id once it runs.
         exit_code: Set when it has ended.
+        process: The process itself while it may run.
     """
 
     def __init__(self) -> None:
         self.tail = b""
-        self.hung = False
         self.pid: int | None = None
         self.exit_code: int | None = None
+        self.process: Process | None = None
 
     def note(self, data: bytes) -> None:
         """Keep the end of `data` for error messages."""
         self.tail = (self.tail + data)[-TAIL_BYTES:]
+
+    def kill(self) -> None:
+        """Kill it without asking, for one that hangs; its streams end, and so the connection."""
+        if self.process is not None:
+            _signal(self.process, kill=True)
 
 
 @asynccontextmanager
@@ -85,7 +90,7 @@ async def run_child(spec: ServerSpec, child: Child, grace: float) -> AsyncGenera
         cwd=spec.cwd,
         start_new_session=True,
     )
-    child.pid = process.pid
+    child.process, child.pid = process, process.pid
     incoming_in, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, outgoing_out = anyio.create_memory_object_stream[SessionMessage](0)
     silent = anyio.Event()
@@ -172,13 +177,12 @@ async def _end(process: Process, child: Child, grace: float) -> None:
     with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         if process.stdin is not None:
             await process.stdin.aclose()
-    if child.hung or not await _ended(process, grace):
-        if not child.hung:
-            _signal(process, kill=False)
-        if child.hung or not await _ended(process, grace):
+    if not await _ended(process, grace):
+        _signal(process, kill=False)
+        if not await _ended(process, grace):
             _signal(process, kill=True)
             await _ended(process, _REAP)
-    child.exit_code = process.returncode
+    child.process, child.exit_code = None, process.returncode
 
 
 def _close_pipes(process: Process) -> None:

@@ -95,6 +95,11 @@ def parse(body: bytes) -> Json:
     return cast(Json, value)
 
 
+def fields(value: Any) -> Json:
+    """Return a JSON object; an empty one if it is none."""
+    return cast(Json, value) if isinstance(value, dict) else {}
+
+
 def objects(value: Any) -> list[Json]:
     """Return the objects of a JSON list; nothing if it is no list."""
     if not isinstance(value, list):
@@ -127,9 +132,9 @@ def unmarked(block: Json) -> Json:
             unmarked(cast(Json, each)) if isinstance(each, dict) else each
             for each in cast(list[Any], bare["content"])
         ]
-    tool = bare.get("tool")
-    if isinstance(tool, dict) and isinstance(cast(Json, tool).get("definition"), dict):
-        bare["tool"] = {**tool, "definition": unmarked(cast(Json, tool)["definition"])}
+    tool = fields(bare.get("tool"))
+    if isinstance(tool.get("definition"), dict):
+        bare["tool"] = {**tool, "definition": unmarked(tool["definition"])}
     return bare
 
 
@@ -199,8 +204,8 @@ def resolve(body: Json, path: str) -> Any:
     value: Any = body
     for name, index in _STEP.findall(path):
         if name:
-            value = cast(Json, value).get(name) if isinstance(value, dict) else None
+            value = fields(value).get(name)
         else:
-            listed: list[Any] = blocks(value) if not isinstance(value, list) else value
+            listed = cast(list[Any], value) if isinstance(value, list) else blocks(value)
             value = listed[int(index)] if int(index) < len(listed) else None
     return value

@@ -17,8 +17,8 @@ import random
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -185,7 +185,7 @@ class Transport:
     @asynccontextmanager
     async def stream(
         self, request: WireRequest, *, on_retry: Callable[[Retry], None] | None = None
-    ) -> AsyncIterator[Reply]:
+    ) -> AsyncGenerator[Reply]:
         """Send a request and give its answer, once the first event is here.
 
         Leaving the context, by cancellation too, closes the response at once; a connection whose
@@ -303,11 +303,12 @@ class Transport:
         size = 0
         with anyio.move_on_after(self._settings.read):
             try:
-                async for part in response.aiter_bytes():
-                    parts.append(part)
-                    size += len(part)
-                    if size >= _ERROR_BODY:
-                        break
+                async with aclosing(response.aiter_bytes()) as chunks:
+                    async for part in chunks:
+                        parts.append(part)
+                        size += len(part)
+                        if size >= _ERROR_BODY:
+                            break
             except (httpx2.TransportError, httpx2.DecodingError):
                 pass
         return b"".join(parts)[:_ERROR_BODY]
@@ -387,16 +388,17 @@ class _Events:
         await _close(self._response, self._chunks)
 
 
-async def _close(response: httpx2.Response, chunks: AsyncIterator[bytes] | None = None) -> None:
+async def _close(
+    response: httpx2.Response, chunks: AsyncGenerator[bytes, None] | None = None
+) -> None:
     """Give a connection back, or close it if its answer was not read to the end.
 
     Shielded, so that a cancelled task leaves the client usable; bounded, since closing has
     nothing to wait for.
     """
     with anyio.move_on_after(2, shield=True):
-        closing = getattr(chunks, "aclose", None)
-        if closing is not None:
-            await closing()
+        if chunks is not None:
+            await chunks.aclose()
         await response.aclose()
 
 

@@ -11,7 +11,7 @@ Sources: Claude docs "Mid-conversation system messages and tool changes", "Promp
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -21,6 +21,7 @@ from addendum.wire.segment import (
     Mark,
     Segment,
     blocks,
+    fields,
     marks_on,
     measured,
     moved_tail,
@@ -78,9 +79,7 @@ def settings(body: bytes) -> dict[str, str]:
     )
     if inline or any(_deferred(entry) for entry in objects(value.get("tools"))):
         found["deferral"] = "present"
-    if any(
-        inner.get("type") == "image" for part in parts for inner in (part, *_inner(part))
-    ):
+    if any(inner.get("type") == "image" for part in parts for inner in (part, *_inner(part))):
         found["images"] = "present"
     return found
 
@@ -219,16 +218,12 @@ class _Reader:
 
 
 def _deferred(entry: Json) -> bool:
-    default = entry.get("default_config")
-    if isinstance(default, dict) and cast(Json, default).get("defer_loading") is True:
-        return True
-    return entry.get("defer_loading") is True
+    places = (entry, fields(entry.get("default_config")))
+    return any(each.get("defer_loading") is True for each in places)
 
 
 def _definition(block: Json) -> Json | None:
-    tool = block.get("tool")
-    definition = cast(Json, tool).get("definition") if isinstance(tool, dict) else None
-    return cast(Json, definition) if isinstance(definition, dict) else None
+    return fields(fields(block.get("tool")).get("definition")) or None
 
 
 def _shown(entry: Json) -> Json:
@@ -240,9 +235,8 @@ def _uses(kind: str, block: Json) -> tuple[str, ...]:
     if kind == "tool_use":
         return (str(block.get("name", "")),)
     if kind in ("tool_addition", "tool_removal"):
-        tool = block.get("tool")
-        named = isinstance(tool, dict) and cast(Json, tool).get("type") == "tool_reference"
-        return (str(cast(Json, tool).get("name", "")),) if named else ()
+        tool = fields(block.get("tool"))
+        return (str(tool.get("name", "")),) if tool.get("type") == "tool_reference" else ()
     return tuple(
         str(inner.get("tool_name", ""))
         for inner in _inner(block)
@@ -253,9 +247,7 @@ def _uses(kind: str, block: Json) -> tuple[str, ...]:
 def _inner(block: Json) -> list[Json]:
     """Return the blocks inside a block: of a result, or the references of a search result."""
     content = block.get("content")
-    if isinstance(content, dict):
-        content = cast(Json, content).get("tool_references")
-    return objects(content)
+    return objects(fields(content).get("tool_references") or content)
 
 
 def _inner_marks(block: Json) -> list[Json]:

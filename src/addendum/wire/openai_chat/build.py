@@ -28,9 +28,10 @@ class Renderer:
         encoded: Messages encoded so far; for tests that count them.
     """
 
-    def __init__(self, *, cache_key: bool = False) -> None:
+    def __init__(self, *, cache_key: bool = False, max_tokens_field: str = "max_tokens") -> None:
         self.encoded = 0
         self._cache_key = cache_key
+        self._max_tokens_field = max_tokens_field
         self._chain = -1
         self._pieces: list[bytes] = []
         self._starts: list[int] = []
@@ -43,7 +44,8 @@ class Renderer:
         Raises:
             UnsupportedContent: The prompt holds what this wire cannot say.
         """
-        parts = [_settings(config, prompt.cache_key if self._cache_key else None)]
+        key = prompt.cache_key if self._cache_key else None
+        parts = [_settings(config, key, self._max_tokens_field)]
         if prompt.tools:
             if self._tools is None or self._tools[0] is not prompt.tools:
                 self._tools = (prompt.tools, b",".join(map(_declaration, prompt.tools)))
@@ -108,14 +110,14 @@ def _neutral(block: Block) -> bool:
     return isinstance(block, Use) or (isinstance(block, Text) and block.role == "assistant")
 
 
-def _settings(config: Config, cache_key: str | None) -> bytes:
+def _settings(config: Config, cache_key: str | None, max_tokens_field: str) -> bytes:
     value: dict[str, Any] = {
         "model": config.model,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
     if config.max_tokens is not None:
-        value["max_completion_tokens"] = config.max_tokens
+        value[max_tokens_field] = config.max_tokens
     if config.effort is not None:
         value["reasoning_effort"] = config.effort
     if config.temperature is not None:

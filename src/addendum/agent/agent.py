@@ -1,0 +1,235 @@
+"""The agent: what stays the same in every conversation."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+from msgspec import Struct
+
+from addendum import encoding
+from addendum.agent.session import Session
+from addendum.log.events import SessionStart
+from addendum.log.session_log import SessionLog
+from addendum.log.store import Store
+from addendum.routes import Lifetime, Route, TailChoice, ToolChanges, resolve
+from addendum.stores import DEFAULT_URL, open_store
+from addendum.tools.catalogue import Pin, read_catalogue
+from addendum.tools.dispatcher import CanDispatch
+from addendum.tools.functions import FunctionTool, as_tool
+from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp_file import server_specs
+from addendum.tools.mcp_pool import ServerPool, default_pool
+from addendum.tools.registry import Registry
+from addendum.wire.transport import Transport
+
+
+class Limits(Struct, frozen=True):
+    """Bounds of a turn.
+
+    Attributes:
+        steps: Requests that one turn may take.
+        tool_timeout: Seconds that a tool may take unless it has a limit of its own.
+        server_wait: Seconds that a step waits for a server that was switched on and has not
+            listed its tools yet; a slower one joins later.
+        result_bytes: Bytes of a tool result that are kept; the rest is cut, with a note.
+    """
+
+    steps: int = 50
+    tool_timeout: float = 120.0
+    server_wait: float = 10.0
+    result_bytes: int = 1024 * 1024
+
+
+class ToolDispatch(Struct, frozen=True):
+    """Options of the dispatcher.
+
+    Attributes:
+        can_dispatch: Says whether a deferred tool may be reached through it.
+        pass_through_bound: Run a bound tool that was called through it, in place of refusing.
+    """
+
+    can_dispatch: CanDispatch | None = None
+    pass_through_bound: bool = False
+
+
+class Settings(Struct, frozen=True):
+    """Sampling settings; None leaves the provider's default."""
+
+    effort: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+class Agent:
+    """An agent whose tools can change in mid-conversation.
+
+    Its own tools and the tools of servers that are on by configuration are the head of every
+    session: the same bytes in every conversation. What a conversation switches on later is told
+    in its history.
+
+    Args:
+        route: `provider:model`, such as `anthropic:claude-opus-5-5`; or a resolved route.
+        instructions: Text that is the same in every conversation.
+        conversation_instructions: Text of one conversation; a session may set its own.
+        turn_instructions: Text for the current turn only; a session may set its own.
+        tools: `@tool` functions, or plain functions.
+        mcp_servers: Servers by name as in an `mcpServers` file, or ready specs. A server is off
+            unless its entry says `"on": true`.
+        tool_changes: How changes are told: `auto`, `native`, `dispatch` or `rebind`.
+        tool_dispatch: Whether `call_tool` is bound even where nothing is deferred yet.
+        disabled: Names of tools that stay bound and are refused.
+        tail: Where `turn_instructions` stand; `auto` is the route's own choice.
+        caching: Whether the provider's cache is used.
+        ttl: Lifetime asked of cache marks, on routes that have one.
+        settings: Sampling settings.
+        limits: Bounds of a turn.
+        catalogue: A file of pinned definitions, for many machines that share one head.
+        base_url: Another address for the route.
+        record: Keep each request's bytes in `session.sent`, for whoever judges them.
+        transport: Carries requests; one of its own if None.
+        pool: Connections to MCP servers; the event loop's own if None.
+        clock: Seconds since the epoch.
+
+    Raises:
+        ConfigurationError: Something of this cannot be set up; the message says what to do.
+    """
+
+    def __init__(
+        self,
+        route: str | Route,
+        *,
+        instructions: str = "",
+        conversation_instructions: str = "",
+        turn_instructions: str | None = None,
+        tools: Sequence[FunctionTool | Callable[..., Any]] = (),
+        mcp_servers: Mapping[str, Mapping[str, Any]] | Sequence[ServerSpec] = (),
+        tool_changes: ToolChanges = "auto",
+        tool_dispatch: bool | ToolDispatch = False,
+        disabled: Collection[str] = (),
+        tail: TailChoice = "auto",
+        caching: bool = True,
+        ttl: Lifetime | None = None,
+        settings: Settings | None = None,
+        limits: Limits | None = None,
+        catalogue: str | Path | Mapping[str, Pin] | None = None,
+        base_url: str | None = None,
+        record: bool = False,
+        transport: Transport | None = None,
+        pool: ServerPool | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.base_url = base_url
+        self.route = self.resolve(route)
+        self.instructions = instructions
+        self.conversation_instructions = conversation_instructions
+        self.turn_instructions = turn_instructions
+        self.tools = tuple(as_tool(each) for each in tools)
+        self.servers: tuple[ServerSpec, ...] = (
+            server_specs(mcp_servers) if isinstance(mcp_servers, Mapping) else tuple(mcp_servers)
+        )
+        self.tool_changes: ToolChanges = tool_changes
+        self.dispatch = tool_dispatch if isinstance(tool_dispatch, ToolDispatch) else ToolDispatch()
+        self.tool_dispatch = bool(tool_dispatch)
+        self.disabled = tuple(sorted(set(disabled)))
+        self.tail: TailChoice = tail
+        self.caching = caching
+        self.ttl: Lifetime | None = ttl
+        self.settings = settings or Settings()
+        self.limits = limits or Limits()
+        self.pins: Mapping[str, Pin] = (
+            read_catalogue(catalogue) if isinstance(catalogue, str | Path) else (catalogue or {})
+        )
+        self.record = record
+        self.transport = transport
+        self.pool = pool
+        self.clock = clock
+
+    def resolve(self, route: str | Route) -> Route:
+        """Return the route that a name means, at this agent's address."""
+        return route if isinstance(route, Route) else resolve(route, base_url=self.base_url)
+
+    @property
+    def digest(self) -> str:
+        """Identity of what the agent's code configures, for the log."""
+        return encoding.digest(
+            encoding.encode(
+                [
+                    self.instructions,
+                    [tool.schema.identity() for tool in self.tools],
+                    [spec.name for spec in self.servers],
+                ]
+            )
+        )[:16]
+
+    @property
+    def can_change(self) -> bool:
+        """Whether the configuration can meet a change of tools."""
+        return bool(
+            self.servers
+            or self.tool_dispatch
+            or any(tool.schema.defer_loading for tool in self.tools)
+        )
+
+    @asynccontextmanager
+    async def open(
+        self, session_id: str | None = None, *, store: str | Store | None = None
+    ) -> AsyncGenerator[Session]:
+        """Open a session: a new one, or one that the store has.
+
+        Args:
+            session_id: Its id; a new random one if None.
+            store: Where it is kept: `sqlite:///path.db`, `memory://`, or an open store. The
+                default store of the user if None.
+
+        Raises:
+            SessionBusy: Another writer holds it.
+            StoreError: The store cannot be opened.
+        """
+        name = session_id or new_id()
+        async with AsyncExitStack() as stack:
+            kept = await open_store(DEFAULT_URL if store is None else store)
+            if kept is not store:
+                stack.push_async_callback(kept.aclose)
+            lease = await kept.acquire(name)
+            stack.push_async_callback(_release, kept, lease)
+            stored = await kept.read(name)
+            log = SessionLog.load(name, stored, clock=lambda: int(self.clock() * 1000))
+            if not len(log):
+                log.append(SessionStart(name, agent=self.digest))
+            transport = self.transport
+            if transport is None:
+                transport = await stack.enter_async_context(Transport())
+            registry = Registry(
+                self.tools,
+                self.servers,
+                pool=self.pool or default_pool(),
+                store=kept,
+                pins=self.pins,
+            )
+            stack.push_async_callback(registry.aclose)
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            session = Session(self, log, registry, transport, kept, lease, tasks)
+            try:
+                await session.begin()
+                yield session
+            finally:
+                tasks.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await session.end()
+
+
+async def _release(store: Store, lease: Any) -> None:
+    with anyio.CancelScope(shield=True):
+        await store.release(lease)
+
+
+def new_id() -> str:
+    """Return a new session id: sorts by time, and is easy to type the beginning of."""
+    return f"{int(time.time()):x}-{uuid.uuid4().hex[:6]}"

@@ -1,0 +1,98 @@
+"""Runs the calls of one answer: in parallel, results in the model's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import anyio
+from msgspec import Struct
+
+from addendum.encoding import clean
+from addendum.errors import AddendumError
+from addendum.log.values import Call
+from addendum.tools.functions import ToolContext
+from addendum.tools.registry import Entry, Outcome
+
+
+class Planned(Struct, frozen=True):
+    """A call in real form, with what runs it or why it is refused.
+
+    Attributes:
+        call: The call in real form.
+        entry: What runs it; None if it is refused.
+        refused: The refusal, if it is.
+    """
+
+    call: Call
+    entry: Entry | None = None
+    refused: Outcome | None = None
+
+
+async def run_calls(
+    planned: Sequence[Planned],
+    context: Callable[[Call], ToolContext],
+    *,
+    timeout: float,
+    limit: int,
+    done: Callable[[int, Outcome], None],
+) -> None:
+    """Run all calls at once; report each result in the model's order.
+
+    Args:
+        planned: The calls.
+        context: Makes the context of a call.
+        timeout: Seconds a tool may take unless it has a limit of its own.
+        limit: Bytes a result may have; what is longer is cut, and says so.
+        done: Told of each result with the call's place, in order, as soon as all before it are
+            there.
+    """
+    results: dict[int, Outcome] = {}
+    next_place = 0
+
+    def report() -> None:
+        nonlocal next_place
+        while next_place in results:
+            done(next_place, results.pop(next_place))
+            next_place += 1
+
+    async def one(place: int, item: Planned) -> None:
+        results[place] = _bounded(await _run(item, context, timeout), limit)
+        report()
+
+    for place, item in enumerate(planned):
+        if item.refused is not None:
+            results[place] = _bounded(item.refused, limit)
+    report()
+    async with anyio.create_task_group() as tasks:
+        for place, item in enumerate(planned):
+            if item.refused is None:
+                tasks.start_soon(one, place, item)
+
+
+async def _run(item: Planned, context: Callable[[Call], ToolContext], timeout: float) -> Outcome:
+    assert item.entry is not None
+    seconds = item.entry.timeout or timeout
+    try:
+        return await item.entry.run(
+            item.call.arguments.encode() or b"{}", context(item.call), seconds
+        )
+    except AddendumError as error:
+        return Outcome(str(error), True, "TOOL_FAILED")
+    except Exception as error:  # A tool is foreign code: whatever it raises is its result.
+        return Outcome(
+            f"{item.call.name} failed: {type(error).__name__}: {error}", True, "TOOL_FAILED"
+        )
+
+
+def _bounded(outcome: Outcome, limit: int) -> Outcome:
+    text = clean(outcome.text)
+    data = text.encode()
+    if len(data) > limit:
+        kept = data[:limit].decode(errors="ignore")
+        text = f"{kept}\n[cut: the result had {len(data):,} bytes, {limit:,} are shown]"
+    return Outcome(text, outcome.is_error, outcome.code)
+
+
+def by_name(entries: Mapping[str, Entry], name: str) -> Entry | None:
+    """Return the entry of a tool, if it is active."""
+    return entries.get(name)

@@ -1,0 +1,126 @@
+"""What a step logs before its request: the prompt, the header, what changed in the tools.
+
+These are the rules for request series and prompts; they read the log and write events, and know
+nothing of wires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from addendum.log.events import DeveloperMessage, Event, RequestHeader, RequestSent, SystemMessage
+from addendum.log.session_log import SessionLog
+from addendum.log.values import Header, ToolAddition, ToolRemoval
+
+
+def latest_header(events: Sequence[Event]) -> tuple[int, RequestHeader] | None:
+    """Return the latest header and its seq."""
+    for event in reversed(events):
+        if isinstance(event.data, RequestHeader):
+            return event.seq, event.data
+    return None
+
+
+def moved_since_request(log: SessionLog) -> bool:
+    """Say whether the surface was replaced somewhere since the last request."""
+    for event in reversed(log.events):
+        if isinstance(event.data, RequestSent):
+            return event.data.generation != log.surface.generation
+    return False
+
+
+def same_header(one: Header, other: Header) -> bool:
+    """Compare two headers: settings, and definitions pairwise in order."""
+    return (
+        one.config == other.config
+        and one.adapter_defaults == other.adapter_defaults
+        and len(one.tools) == len(other.tools)
+        and all(
+            a is b or a.identity() == b.identity()
+            for a, b in zip(one.tools, other.tools, strict=True)
+        )
+    )
+
+
+def log_prompt(
+    log: SessionLog, static: str, conversation: str, *, appendable: bool, new_series: bool
+) -> bool:
+    """Bring the prompt on the surface up to date.
+
+    Args:
+        log: The session's log.
+        static: Text that is the same in every conversation of the agent.
+        conversation: Text of this conversation.
+        appendable: Whether the route takes a changed prompt in the history.
+        new_series: Whether a series starts, for the prompt's purposes.
+
+    Returns:
+        Whether a prompt was rewritten in place, which starts a series.
+    """
+    wanted = SystemMessage(static, conversation)
+    live = [node for node in log.surface.nodes if isinstance(node.data, SystemMessage)]
+    current = next((node for node in reversed(live) if not _empty(node)), None)
+    if (current.data if current else SystemMessage()) == wanted:
+        return False
+    if not live or (appendable and not new_series and not wanted.empty):
+        log.append(wanted)
+        return False
+    # Consolidate: nothing older may stay visible.
+    for node in live[1:]:
+        if not _empty(node):
+            log.append(SystemMessage(), replace=(node.seq, node.seq))
+    log.append(wanted, replace=(live[0].seq, live[0].seq))
+    return True
+
+
+def _empty(node: Event) -> bool:
+    return isinstance(node.data, SystemMessage) and node.data.empty
+
+
+def log_header(
+    log: SessionLog, header: Header, *, first: bool, series: bool, head: bool = False
+) -> bool:
+    """Log the header if it says anything new, and the message about changed names.
+
+    Args:
+        log: The session's log, with an open step.
+        header: Active tools and settings of this step.
+        first: Whether this is the first request since the session was opened.
+        series: Whether a request series starts here.
+        head: Whether it becomes the session's new head.
+
+    Returns:
+        Whether the names of the tools changed.
+    """
+    before = latest_header(log.events)
+    if before is None:
+        log.append(RequestHeader(header, "initial"))
+        return False
+    seq, preceding = before
+    changed = not same_header(preceding.header, header)
+    if first:
+        reason = "resume"
+    elif changed:
+        reason = "change"
+    elif series or head:
+        reason = "series"
+    else:
+        return False
+    event = log.append(RequestHeader(header, reason, series and reason != "series", head))
+    old = [tool.name for tool in preceding.header.tools]
+    new = [tool.name for tool in header.tools]
+    added = [ToolAddition(name) for name in new if name not in set(old)]
+    removed = [ToolRemoval(name) for name in old if name not in set(new)]
+    if not added and not removed:
+        return False
+    assert log.turn is not None and log.step is not None
+    log.append(
+        DeveloperMessage(log.turn, log.step, (*added, *removed), event.seq if added else None)
+    )
+    return True
+
+
+def names_changed(log: SessionLog, header: Header) -> bool:
+    """Say whether this header would change the names of the tools, or their definitions."""
+    before = latest_header(log.events)
+    return before is not None and not same_header(before[1].header, header)

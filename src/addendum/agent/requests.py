@@ -1,0 +1,301 @@
+"""Prepares and sends the requests of one session.
+
+One projector and one renderer are kept for each route, so a request's cost follows what is new.
+Before a request leaves, it is compared with the last one on its route, and a break that has a
+cause in the log is declared.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from addendum.log.events import AssistantMessage, CacheBreak, Event, RequestContext, RequestSent
+from addendum.log.session_log import SessionLog
+from addendum.log.values import Config, Usage
+from addendum.prompt.blocks import Prompt
+from addendum.prompt.breaks import cause, difference, reasoning_floor
+from addendum.prompt.projector import Projector, WireFacts
+from addendum.routes import Route, credentials
+from addendum.wire.answer import Answer, Delta, Parser
+from addendum.wire.anthropic_messages.build import betas
+from addendum.wire.apis import Renderer, Wire, facts, wire
+from addendum.wire.transport import Retry, Transport, WireRequest
+
+RENDERING = 1
+"""Number of this release's rendering; epochs begun under another keep theirs."""
+
+KNOWN_RENDERINGS = frozenset({1})
+"""Renderings that this release can continue."""
+
+_LIFETIMES = {"5m": 300, "1h": 3600}
+
+
+class Sent(Struct):
+    """A request as it left, for whoever judges it.
+
+    Attributes:
+        number: Requests of the session so far.
+        turn: Its turn; 0 before the first.
+        session: The session.
+        context: What its epoch recorded.
+        body: The bytes.
+        sent: Seconds since the epoch.
+        answered: Seconds since the epoch; None while it is not, or if it failed.
+        usage: What the provider reported.
+        breaks: Breaks declared before it left.
+        purpose: `turn` or `compaction`.
+    """
+
+    number: int
+    turn: int
+    session: str
+    context: RequestContext
+    body: bytes
+    sent: float
+    breaks: tuple[CacheBreak, ...]
+    purpose: str
+    answered: float | None = None
+    usage: Usage = Usage()
+
+
+class Ready(Struct, frozen=True):
+    """A request that may leave.
+
+    Attributes:
+        request: Address, headers and body.
+        prompt: What it says.
+        breaks: Breaks declared for it.
+        number: Its number.
+    """
+
+    request: WireRequest
+    prompt: Prompt
+    breaks: tuple[CacheBreak, ...]
+    number: int
+
+
+class _Line:
+    """What is kept for one route and context."""
+
+    def __init__(self, route: Route, context: RequestContext, needs: WireFacts) -> None:
+        self.context = context
+        self.projector = Projector(context, needs)
+        self.renderer: Renderer = wire(route.wire).renderer(route)
+        self.last: tuple[Prompt, Config, int] | None = None
+
+
+class Requests:
+    """The requests of one session.
+
+    Args:
+        log: The session's log.
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(self, log: SessionLog, *, clock: Callable[[], float] = time.time) -> None:
+        self._log = log
+        self._clock = clock
+        self._lines: dict[str, _Line] = {}
+        self._number = 0
+        self._contexts: dict[str, tuple[int, RequestContext]] = {}
+        self._scanned = 0
+        self._latest: RequestContext | None = None
+        self._last_used: dict[str, int] = {}
+
+    # -- epochs -----------------------------------------------------------------------------
+
+    def _scan(self) -> None:
+        for event in self._log.events[self._scanned :]:
+            data = event.data
+            if isinstance(data, RequestContext):
+                self._contexts[data.route] = (event.seq, data)
+                self._latest = data
+            elif isinstance(data, RequestSent):
+                self._number = data.number
+            elif isinstance(data, AssistantMessage):
+                self._last_used[data.route] = event.time
+        self._scanned = len(self._log.events)
+
+    def recorded(self, route: str) -> RequestContext | None:
+        """Return what the last epoch on a route recorded, if this release can continue it."""
+        self._scan()
+        found = self._contexts.get(route)
+        return found[1] if found and found[1].rendering in KNOWN_RENDERINGS else None
+
+    def log_context(self, context: RequestContext) -> None:
+        """Log the epoch's context where it differs from the latest one in the log."""
+        self._scan()
+        if self._latest != context:
+            self._log.append(context)
+
+    # -- preparing --------------------------------------------------------------------------
+
+    def prepare(
+        self,
+        route: Route,
+        context: RequestContext,
+        config: Config,
+        *,
+        instruction: str | None = None,
+    ) -> Ready:
+        """Project, compare, declare, render; and log that the request is about to leave.
+
+        Args:
+            route: Where it goes.
+            context: What its epoch recorded.
+            config: Sampling settings.
+            instruction: Text of a compaction request.
+
+        Raises:
+            UnsupportedContent: The history cannot be said on this route.
+        """
+        log = self._log
+        self._scan()
+        line = self._line(route, context)
+        floor = reasoning_floor(log.events, route.name) if context.reasoning_bound else -1
+        prompt = line.projector.prompt(log, instruction=instruction, floor=floor)
+        breaks = self._declare(route, line, prompt, config)
+        if any(found.drops_reasoning for found in breaks):
+            floor = reasoning_floor(log.events, route.name)
+            prompt = line.projector.prompt(log, instruction=instruction, floor=floor)
+        body = line.renderer.body(prompt, config)
+        seq, _ = self._contexts[route.name]
+        self._number += 1
+        log.append(
+            RequestSent(
+                log.turn or log.turns,
+                log.step or 0,
+                self._number,
+                route.name,
+                seq,
+                log.surface.generation,
+                "turn" if instruction is None else "compaction",
+            )
+        )
+        if instruction is None:
+            line.last = (prompt, config, len(log) - 1)
+        return Ready(
+            WireRequest(
+                route.endpoint.url,
+                _headers(route, prompt),
+                body,
+                " or ".join(route.endpoint.key_variables) or None,
+            ),
+            prompt,
+            breaks,
+            self._number,
+        )
+
+    def encoded(self, route: str) -> int:
+        """Return how many blocks were encoded for a route so far."""
+        return self._lines[route].renderer.encoded
+
+    def _line(self, route: Route, context: RequestContext) -> _Line:
+        line = self._lines.get(route.name)
+        if line is None or line.context != context:
+            last = line.last if line is not None else self._restored(route)
+            line = self._lines[route.name] = _Line(route, context, facts(route))
+            line.last = last
+        return line
+
+    def _restored(self, route: Route) -> tuple[Prompt, Config, int] | None:
+        """Return the last request of a route that stands in the log from before."""
+        events = self._log.events
+        for event in reversed(events):
+            data = event.data
+            if (
+                isinstance(data, RequestSent)
+                and data.route == route.name
+                and data.purpose == "turn"
+            ):
+                return self._again(route, event, data)
+        return None
+
+    def _again(
+        self, route: Route, sent: Event, data: RequestSent
+    ) -> tuple[Prompt, Config, int] | None:
+        earlier = self._log.until(sent.seq)
+        context = self._log.events[data.context_seq].data
+        header = earlier.header
+        if not isinstance(context, RequestContext) or header is None:
+            return None
+        floor = reasoning_floor(earlier.events, route.name) if context.reasoning_bound else -1
+        prompt = Projector(context, facts(route)).prompt(earlier, floor=floor)
+        return prompt, header.header.config, sent.seq
+
+    def _declare(
+        self, route: Route, line: _Line, prompt: Prompt, config: Config
+    ) -> tuple[CacheBreak, ...]:
+        log = self._log
+        declared: list[CacheBreak] = []
+        if line.last is None:
+            if self._number:
+                declared.append(CacheBreak("route changed", route.name, "messages"))
+        else:
+            before, before_config, seq = line.last
+            found = difference(before, prompt, before_config, config)
+            why = found and cause(found, log.events[seq:], before, prompt)
+            if found and why:
+                declared.append(
+                    CacheBreak(why[0], route.name, found.at, why[1], found.seq, found.reasoning)
+                )
+            elif found is None and self._expired(route, line.context):
+                declared.append(CacheBreak("lifetime passed", route.name, "none"))
+        for found_break in declared:
+            log.append(found_break)
+        return tuple(declared)
+
+    def _expired(self, route: Route, context: RequestContext) -> bool:
+        used = self._last_used.get(route.name)
+        lifetime = _LIFETIMES.get(context.ttl or "", route.cache.default_lifetime_s)
+        if used is None or not lifetime or route.cache.kind == "none":
+            return False
+        return self._clock() - used / 1000 > lifetime
+
+
+async def send(
+    transport: Transport,
+    api: Wire,
+    request: WireRequest,
+    *,
+    on_delta: Callable[[Delta], None],
+    on_retry: Callable[[Retry], None] | None = None,
+    keep: Callable[[Parser], None] | None = None,
+) -> Answer:
+    """Send a request and return the whole answer.
+
+    Args:
+        transport: Carries it.
+        api: The wire API.
+        request: The request.
+        on_delta: Told of each piece.
+        on_retry: Told of each retry.
+        keep: Given the parser, so that what arrived before a failure can be kept.
+
+    Raises:
+        ProviderError: The provider refused, was busy, or the stream broke.
+    """
+    parser = api.parser()
+    if keep is not None:
+        keep(parser)
+    async with transport.stream(request, on_retry=on_retry) as reply:
+        async for event in reply.events:
+            for delta in parser.feed(event):
+                on_delta(delta)
+    return parser.finish()
+
+
+def _headers(route: Route, prompt: Prompt) -> tuple[tuple[str, str], ...]:
+    headers = [("content-type", "application/json"), ("accept", "text/event-stream")]
+    headers += route.endpoint.headers
+    headers += [(name, secret.reveal()) for name, secret in credentials(route)]
+    flags = betas(prompt, route.block_betas)
+    if flags and route.wire == "anthropic_messages":
+        headers.append(("anthropic-beta", ",".join(flags)))
+    return tuple(headers)
+
+
+__all__ = ["KNOWN_RENDERINGS", "RENDERING", "Ready", "Requests", "Sent", "send"]

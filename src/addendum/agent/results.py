@@ -1,0 +1,106 @@
+"""What a session hands back: stream events, figures of a request, the result of a turn."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from addendum.log.events import CacheBreak
+from addendum.log.values import Usage
+
+
+class TextPiece(Struct, frozen=True):
+    """More of the answer's text."""
+
+    text: str
+
+
+class ReasoningPiece(Struct, frozen=True):
+    """More of the readable reasoning."""
+
+    text: str
+
+
+class ToolStarted(Struct, frozen=True):
+    """A call is about to run, in its real form."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+class ToolFinished(Struct, frozen=True):
+    """A call has its result."""
+
+    call_id: str
+    name: str
+    text: str
+    is_error: bool
+
+
+class Notice(Struct, frozen=True):
+    """Something a person should know: a declared break, a retry, a downgrade."""
+
+    text: str
+
+
+class RequestFigures(Struct, frozen=True):
+    """What one request cost in the cache.
+
+    Attributes:
+        number: Requests of the session so far, this one included.
+        turn: Its turn.
+        route: `provider:model`.
+        usage: What the provider reported.
+        breaks: Breaks declared before it left.
+    """
+
+    number: int
+    turn: int
+    route: str
+    usage: Usage
+    breaks: tuple[CacheBreak, ...] = ()
+
+
+class RequestDone(Struct, frozen=True):
+    """A request was answered."""
+
+    figures: RequestFigures
+
+
+class TurnResult(Struct, frozen=True):
+    """What a turn gave.
+
+    Attributes:
+        text: The last answer's text.
+        turn: The turn's number.
+        usage: Sums over its requests; None where one did not say.
+        requests: Figures of each request, in order.
+    """
+
+    text: str
+    turn: int
+    usage: Usage
+    requests: tuple[RequestFigures, ...]
+
+
+class TurnDone(Struct, frozen=True):
+    """The turn is over; the last event of a stream."""
+
+    result: TurnResult
+
+
+StreamEvent: TypeAlias = (
+    TextPiece | ReasoningPiece | ToolStarted | ToolFinished | Notice | RequestDone | TurnDone
+)
+
+
+def total(usages: list[Usage]) -> Usage:
+    """Add usages up; a figure that one of them does not know is not known."""
+
+    def add(name: str) -> int | None:
+        values: list[int | None] = [getattr(usage, name) for usage in usages]
+        return None if not values or None in values else sum(v for v in values if v is not None)
+
+    return Usage(add("prompt"), add("cache_read"), add("cache_write"), add("output"))

@@ -1,0 +1,417 @@
+"""One conversation: its log, its tools, and the turns that drive it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from addendum.agent.header import latest_header
+from addendum.agent.requests import RENDERING, Requests, Sent
+from addendum.agent.results import StreamEvent, TurnDone, TurnResult
+from addendum.agent.tools import SessionTools
+from addendum.agent.turn import Turn, compact
+from addendum.errors import ConfigurationError
+from addendum.log.events import (
+    RequestContext,
+    Rewind,
+    ToolPolicy,
+    ToolSwitch,
+    TurnStart,
+    UserMessage,
+)
+from addendum.log.session_log import SessionLog
+from addendum.log.store import Lease, Store
+from addendum.log.values import Config, ToolSchema
+from addendum.routes import Route, choose_projection, context
+from addendum.tools.functions import ToolContext
+from addendum.tools.history import HistoryFold, ToolHistory
+from addendum.tools.ledger import Ledger
+from addendum.tools.registry import Outcome, Registry, Snapshot
+from addendum.tools.search import TOOL_SEARCH_NAME, answer
+
+if TYPE_CHECKING:
+    from addendum.agent.agent import Agent
+
+
+class Session:
+    """A conversation that can be driven. Made by `Agent.open`.
+
+    Attributes:
+        id: Its id.
+        agent: The agent.
+        log: Its log; to be read, not to be appended to.
+        tools: Switches.
+        instructions: Static text; the agent's unless set.
+        conversation_instructions: Text of this conversation; the agent's unless set.
+        turn_instructions: Text for the next turns; the agent's unless set.
+        state: Free for tools, through `ToolContext.state`.
+        sent: Requests as they left, if the agent records them.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        log: SessionLog,
+        registry: Registry,
+        transport: Any,
+        store: Store,
+        lease: Lease,
+        tasks: TaskGroup,
+    ) -> None:
+        self.id = log.session
+        self.agent = agent
+        self.log = log
+        self.registry = registry
+        self.transport = transport
+        self.route: Route = agent.route
+        self.instructions = agent.instructions
+        self.conversation_instructions = agent.conversation_instructions
+        self.turn_instructions = agent.turn_instructions
+        self.state: dict[str, Any] = {}
+        self.sent: list[Sent] = []
+        self.requests = Requests(log, clock=agent.clock)
+        self.tools = SessionTools(self)
+        self.head: tuple[ToolSchema, ...] = ()
+        self.fresh = True
+        self.explicit_series = False
+        self.new_head = False
+        self._store = store
+        self._lease = lease
+        self._tasks = tasks
+        self._history = HistoryFold()
+        self._ledger = Ledger()
+        self._busy = False
+        self._snapshot: Snapshot | None = None
+
+    # -- life -------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Bring tools and log to where they were, or start them."""
+        log, registry = self.log, self.registry
+        log.close_open()
+        before = latest_header(log.events)
+        switches = [event.data for event in log.events if isinstance(event.data, ToolSwitch)]
+        if before is None:
+            await registry.start(self.agent.limits.server_wait)
+            entries = registry.snapshot().entries
+            if self.agent.can_change and all(
+                entry.schema.defer_loading for entry in entries.values()
+            ):
+                registry.bind_search(self._search)
+            self.head = registry.snapshot().active
+            if self.agent.disabled and not any(
+                isinstance(event.data, ToolPolicy) for event in log.events
+            ):
+                log.append(ToolPolicy(self.agent.disabled))
+        else:
+            header = before[1].header
+            if any(tool.name == TOOL_SEARCH_NAME for tool in header.tools):
+                registry.bind_search(self._search)
+            on = {spec.name: spec.on for spec in self.agent.servers}
+            on.update({each.name: each.on for each in switches if each.kind == "server"})
+            added = {each.name: each.tool for each in switches if each.kind == "tool" and each.tool}
+            gone = {each.name for each in switches if each.kind == "tool" and not each.on}
+            names = {tool.name for tool in header.tools}
+            registry.restore(
+                header.tools,
+                [name for name in on if on[name]],
+                {name: tool for name, tool in added.items() if name not in gone or name in names},
+            )
+        await self.flush()
+
+    async def end(self) -> None:
+        """Make durable what is not yet, as far as that is possible."""
+        if self.log.durable < len(self.log):
+            self.log.close_open()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Make every event so far durable."""
+        await self.log.flush(self._store, self._lease)
+
+    # -- turns ------------------------------------------------------------------------------
+
+    async def run(self, text: str) -> TurnResult:
+        """Run one turn to its end.
+
+        Args:
+            text: What the person wrote.
+
+        Raises:
+            ProviderError: The provider refused or failed; the session stays usable.
+            LimitReached: A limit of the agent ended the turn.
+        """
+
+        def ignore(event: StreamEvent) -> None:
+            pass
+
+        with self._one_at_a_time():
+            return await Turn(self, ignore).run(text)
+
+    async def stream(self, text: str) -> AsyncGenerator[StreamEvent]:
+        """Run one turn and give its events as they happen; the last is `TurnDone`.
+
+        Leaving the loop early cancels the turn and leaves a valid log.
+
+        Args:
+            text: What the person wrote.
+
+        Raises:
+            ProviderError: As `run`.
+            LimitReached: As `run`.
+        """
+        send, receive = anyio.create_memory_object_stream[StreamEvent](math.inf)
+        failure: list[BaseException] = []
+        scope, ended = anyio.CancelScope(), anyio.Event()
+
+        async def work() -> None:
+            try:
+                with scope, self._one_at_a_time():
+                    send.send_nowait(TurnDone(await Turn(self, send.send_nowait).run(text)))
+            except Exception as error:
+                failure.append(error)
+            finally:
+                send.close()
+                ended.set()
+
+        self._tasks.start_soon(work)
+        try:
+            async for event in receive:
+                yield event
+        finally:
+            receive.close()
+            scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await ended.wait()
+        if failure:
+            raise failure[0]
+
+    def _one_at_a_time(self) -> _Turnstile:
+        return _Turnstile(self)
+
+    # -- what may be called -----------------------------------------------------------------
+
+    def tool_history(self) -> ToolHistory:
+        """Return the declarations of the current request series and its updates (A5)."""
+        return self._history.read(self.log.events)
+
+    async def settle(self) -> Snapshot:
+        """Return the tools of the coming step; calls are made against it until the next."""
+        self._snapshot = await self.registry.settle(self.agent.limits.server_wait)
+        return self._snapshot
+
+    def head_tools(self) -> tuple[ToolSchema, ...]:
+        """Return the tools of the session's head header."""
+        self._ledger.read(self.log.events)
+        return self._ledger.head
+
+    @property
+    def disabled(self) -> tuple[str, ...]:
+        """Names that stay bound and are refused."""
+        for event in reversed(self.log.events):
+            if isinstance(event.data, ToolPolicy):
+                return event.data.disabled
+        return ()
+
+    async def _search(self, arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
+        return Outcome(self.search(arguments))
+
+    def search(self, arguments: bytes | str) -> str:
+        """Answer a call of `tool_search` over what could be called now."""
+        snapshot = self.registry.snapshot()
+        bound = {tool.name for tool in self.head_tools() if not tool.defer_loading}
+        bound.add(TOOL_SEARCH_NAME)
+        found = [
+            (entry.schema, entry.server)
+            for name, entry in snapshot.entries.items()
+            if name not in bound and name not in self.disabled and self._may(name, entry.schema)
+        ]
+        current = self.current_context()
+        return answer(
+            arguments,
+            found,
+            dispatch=current.projection == "dispatch",
+            servers=self.registry.server_names,
+        )
+
+    def _may(self, name: str, schema: ToolSchema) -> bool:
+        rule = self.agent.dispatch.can_dispatch
+        try:
+            return rule is None or bool(rule(name, schema))
+        except Exception:
+            return False
+
+    # -- the route --------------------------------------------------------------------------
+
+    def use(self, route: str | Route) -> None:
+        """Go on with another route from the next request on; nothing in the log is rewritten."""
+        self.route = self.agent.resolve(route)
+
+    def config(self) -> Config:
+        """Return the settings of the coming request."""
+        settings = self.agent.settings
+        return Config(
+            self.route.provider,
+            self.route.model,
+            settings.effort,
+            settings.temperature,
+            settings.max_tokens or self.route.max_tokens,
+            settings.stop,
+        )
+
+    def current_context(self) -> RequestContext:
+        """Return what the coming request renders with.
+
+        An epoch that this route has in the log goes on as it was recorded, unless the agent asks
+        for something else by name.
+        """
+        agent, route = self.agent, self.route
+        recorded = self.requests.recorded(route.name)
+        projection = choose_projection(
+            route,
+            agent.tool_changes,
+            has_servers=bool(agent.servers),
+            has_deferred=any(tool.schema.defer_loading for tool in agent.tools),
+            tool_dispatch=agent.tool_dispatch or self.surprised,
+        )
+        fresh = context(
+            route,
+            projection,
+            tail=agent.tail,
+            caching=agent.caching,
+            ttl=agent.ttl,
+            rendering=RENDERING,
+        )
+        if recorded is None:
+            return fresh
+        asked = {
+            "projection": agent.tool_changes != "auto" or self.surprised,
+            "tail": agent.tail != "auto",
+            "caching": not agent.caching,
+            "ttl": agent.ttl is not None,
+        }
+        if any(
+            on and getattr(recorded, name) != getattr(fresh, name) for name, on in asked.items()
+        ):
+            return fresh
+        return recorded
+
+    @property
+    def surprised(self) -> bool:
+        """Whether tools were added by hand where the configuration could not expect it."""
+        return not self.agent.can_change and any(
+            isinstance(event.data, ToolSwitch) and event.data.on for event in self.log.events
+        )
+
+    # -- the log ----------------------------------------------------------------------------
+
+    async def rewind(self, turns: int = 1) -> int:
+        """Cut the last turns from what the model sees; the log keeps them.
+
+        Args:
+            turns: How many.
+
+        Returns:
+            The seq of the event.
+
+        Raises:
+            ConfigurationError: There are not so many.
+        """
+        with self._one_at_a_time():
+            log = self.log
+            starts = {
+                event.data.turn: event.seq
+                for event in log.events
+                if isinstance(event.data, TurnStart)
+            }
+            live = [
+                node.data.turn for node in log.surface.nodes if isinstance(node.data, UserMessage)
+            ]
+            if turns < 1 or turns > len(set(live)):
+                raise ConfigurationError(
+                    f"cannot rewind {turns} turns; the conversation has {len(set(live))}",
+                    session=self.id,
+                )
+            turn = sorted(set(live))[-turns]
+            cut = [node.seq for node in log.surface.nodes[1:] if node.seq > starts[turn]] or [
+                log.surface.nodes[-1].seq
+            ]
+            if len(log.surface.nodes) == 1 or (
+                isinstance(log.surface.nodes[0].data, UserMessage)
+                and log.surface.nodes[0].seq > starts[turn]
+            ):
+                cut = [node.seq for node in log.surface.nodes if node.seq > starts[turn]]
+            event = log.append(Rewind(turn), replace=(cut[0], cut[-1]))
+            await self.flush()
+            return event.seq
+
+    async def compact(self, summary: str | None = None) -> str:
+        """Replace the conversation so far by a summary.
+
+        Args:
+            summary: The summary; the model is asked for one if None. If that fails, the session
+                stays as it was.
+
+        Returns:
+            The summary.
+        """
+        with self._one_at_a_time():
+            return await compact(self, summary)
+
+    def start_series(self) -> None:
+        """Have the next request start a series of its own; a declared break."""
+        self.explicit_series = True
+
+    def rehead(self) -> None:
+        """Make what is active at the next request the session's new head; a declared break."""
+        self.new_head = True
+
+    @asynccontextmanager
+    async def fork(self, session_id: str | None = None) -> AsyncGenerator[Session]:
+        """Open a child that has everything so far; it shares the prefix, and goes its own way.
+
+        Args:
+            session_id: The child's id; a random one if None.
+        """
+        from addendum.agent.agent import new_id
+
+        name = session_id or new_id()
+        lease = await self._store.acquire(name)
+        child = self.log.fork(name)
+        await child.flush(self._store, lease)
+        await self._store.release(lease)
+        async with self.agent.open(name, store=self._store) as session:
+            session.use(self.route)
+            yield session
+
+    def _enter(self) -> None:
+        if self._busy:
+            raise ConfigurationError(
+                "a turn is running in this session; wait for it or cancel it first",
+                session=self.id,
+            )
+        self._busy = True
+
+    def _leave(self) -> None:
+        self._busy = False
+
+
+class _Turnstile:
+    """Lets one turn in at a time."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __enter__(self) -> None:
+        self._session._enter()  # pyright: ignore[reportPrivateUsage]
+
+    def __exit__(self, *_: object) -> None:
+        self._session._leave()  # pyright: ignore[reportPrivateUsage]
+
+
+Emit = Callable[[StreamEvent], None]

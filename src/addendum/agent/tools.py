@@ -1,0 +1,66 @@
+"""Switches: what a person, a host or a model turns on and off in a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from addendum.errors import ConfigurationError
+from addendum.log.events import ToolPolicy, ToolSwitch
+from addendum.tools.functions import FunctionTool, as_tool
+
+if TYPE_CHECKING:
+    from addendum.agent.session import Session
+
+
+class SessionTools:
+    """The session's tools. Every switch is durable when it returns.
+
+    Each method returns the seq of the event: the switch holds from there on.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def enable(self, server: str, *, by: str = "user") -> int:
+        """Switch an MCP server on. Its tools join the next step, or a later one if it is slow."""
+        await self._session.registry.enable(server)
+        return await self._log(ToolSwitch("server", server, True, by))
+
+    async def disable(self, server: str, *, by: str = "user") -> int:
+        """Switch an MCP server off. Its tools are refused at once."""
+        await self._session.registry.disable(server)
+        return await self._log(ToolSwitch("server", server, False, by))
+
+    async def add(self, tool: FunctionTool | Callable[..., Any], *, by: str = "user") -> int:
+        """Add a function tool, or replace the one of that name."""
+        ready = as_tool(tool)
+        self._session.registry.add(ready)
+        return await self._log(ToolSwitch("tool", ready.schema.name, True, by, ready.schema))
+
+    async def remove(self, name: str, *, by: str = "user") -> int:
+        """Remove a function tool.
+
+        Raises:
+            ConfigurationError: There is none of that name.
+        """
+        if not self._session.registry.remove(name):
+            raise ConfigurationError(
+                f"no function tool named {name!r} is active; a server's tools go with "
+                "`disable(SERVER)`",
+                session=self._session.id,
+            )
+        return await self._log(ToolSwitch("tool", name, False, by))
+
+    async def refuse(self, *names: str) -> int:
+        """Have calls of these tools refused from now on; they stay bound. None lifts all."""
+        return await self._log(ToolPolicy(tuple(sorted(set(names)))))
+
+    def on(self, server: str) -> bool:
+        """Say whether a server is switched on."""
+        return self._session.registry.is_on(server)
+
+    async def _log(self, event: ToolSwitch | ToolPolicy) -> int:
+        seq = self._session.log.append(event).seq
+        await self._session.flush()
+        return seq

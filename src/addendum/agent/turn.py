@@ -1,0 +1,480 @@
+"""The loop: a turn is a user message and steps; a step is one request and its tool calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from addendum.agent.execution import Planned, run_calls
+from addendum.agent.header import log_header, log_prompt, moved_since_request, names_changed
+from addendum.agent.requests import Ready, Sent, send
+from addendum.agent.results import (
+    Notice,
+    ReasoningPiece,
+    RequestDone,
+    RequestFigures,
+    StreamEvent,
+    TextPiece,
+    ToolFinished,
+    ToolStarted,
+    TurnResult,
+    total,
+)
+from addendum.errors import ConfigurationError, LimitReached, ProviderError, ProviderRefused
+from addendum.log.events import (
+    AssistantAttempt,
+    AssistantMessage,
+    CompactionSummary,
+    RequestContext,
+    RouteDowngrade,
+    ServerInstructions,
+    StepEnd,
+    StepStart,
+    ToolCall,
+    ToolResult,
+    TurnEnd,
+    TurnStart,
+    UserMessage,
+)
+from addendum.log.values import Call, Header, Usage
+from addendum.prompt.announcements import COMPACTION_INSTRUCTION, compaction_request
+from addendum.routes import fields, weaker
+from addendum.tools.dispatcher import (
+    TOOL_DISPATCHER_NAME,
+    Refused,
+    resolve_call,
+    rewrite_direct_call,
+)
+from addendum.tools.functions import ToolContext
+from addendum.tools.registry import Entry, Outcome, Snapshot
+from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
+from addendum.wire.answer import Answer, Delta, Parser, ReasoningDelta, TextDelta
+from addendum.wire.apis import wire
+from addendum.wire.refusal import refusal_text
+from addendum.wire.transport import Retry
+
+if TYPE_CHECKING:
+    from addendum.agent.session import Session
+
+
+class Turn:
+    """One turn of a session.
+
+    Args:
+        session: The session.
+        emit: Told of everything that happens.
+    """
+
+    def __init__(self, session: Session, emit: Callable[[StreamEvent], None]) -> None:
+        self._session = session
+        self._emit = emit
+        self._figures: list[RequestFigures] = []
+        self._parser: Parser | None = None
+
+    async def run(self, text: str) -> TurnResult:
+        """Run the turn to its end; whatever ends it, the log is valid."""
+        if not text.strip():
+            raise ConfigurationError("the message is empty; write something")
+        session, log = self._session, self._session.log
+        turn = log.turns + 1
+        log.append(TurnStart(turn))
+        try:
+            answer = await self._steps(turn, text)
+        except anyio.get_cancelled_exc_class():
+            self._abandon("the person stopped it")
+            with anyio.CancelScope(shield=True):
+                await session.flush()
+            raise
+        except ProviderError as error:
+            error.session = session.id
+            self._close(turn, "failed", str(error))
+            await session.flush()
+            raise
+        except LimitReached as error:
+            self._close(turn, "limit", str(error))
+            await session.flush()
+            raise
+        except Exception as error:
+            self._abandon(f"{type(error).__name__}: {error}")
+            await session.flush()
+            raise
+        log.append(TurnEnd(turn))
+        await session.flush()
+        return TurnResult(
+            answer,
+            turn,
+            total([figures.usage for figures in self._figures]),
+            tuple(self._figures),
+        )
+
+    def _abandon(self, why: str) -> None:
+        log = self._session.log
+        if self._parser is not None and log.step is not None and log.turn is not None:
+            partial = self._parser.partial()
+            log.append(
+                AssistantAttempt(
+                    log.turn,
+                    log.step,
+                    self._session.route.name,
+                    why,
+                    "CANCELLED",
+                    text=partial.text,
+                    usage=partial.usage,
+                )
+            )
+        log.close_open(why)
+
+    def _close(self, turn: int, reason: str, why: str) -> None:
+        log = self._session.log
+        if log.step is not None:
+            log.append(StepEnd(turn, log.step))
+        log.append(TurnEnd(turn, "failed" if reason == "failed" else "limit", why))
+
+    async def _steps(self, turn: int, text: str) -> str:
+        session, log = self._session, self._session.log
+        for step in range(1, session.agent.limits.steps + 1):
+            log.append(StepStart(turn, step))
+            snapshot, context = await self._prepare(turn, step, text if step == 1 else None)
+            answer = await self._ask(context)
+            planned, message = self._understand(turn, step, answer, snapshot, context)
+            log.append(message)
+            if planned:
+                await self._call(turn, step, planned)
+            log.append(StepEnd(turn, step))
+            if not planned:
+                return answer.text
+            await session.flush()
+        raise LimitReached(
+            f"the turn took {session.agent.limits.steps} steps without an end; raise "
+            "Limits(steps=...) or ask for less at once",
+            session=session.id,
+        )
+
+    # -- before the request -----------------------------------------------------------------
+
+    async def _prepare(
+        self, turn: int, step: int, text: str | None
+    ) -> tuple[Snapshot, RequestContext]:
+        """Log what the request is made of, in its fixed order."""
+        session, log = self._session, self._session.log
+        snapshot = await session.settle()
+        context = session.current_context()
+        header = Header(session.config(), snapshot.active)
+        series = session.explicit_series or moved_since_request(log)
+        rewritten = log_prompt(
+            log,
+            session.instructions,
+            session.conversation_instructions,
+            appendable=context.prompt_update,
+            new_series=series
+            or session.new_head
+            or (context.projection == "rebind" and names_changed(log, header)),
+        )
+        if text is not None:
+            log.append(UserMessage(turn, text, session.turn_instructions))
+        self._log_instructions(turn, step, snapshot)
+        if log.header is None and session.head != snapshot.active:
+            log_header(log, Header(header.config, session.head), first=True, series=False)
+            log_header(log, header, first=False, series=False)
+        else:
+            log_header(
+                log,
+                header,
+                first=session.fresh,
+                series=series or rewritten,
+                head=session.new_head,
+            )
+        session.fresh = session.explicit_series = False
+        if session.new_head:
+            session.new_head, session.head = False, snapshot.active
+        session.requests.log_context(context)
+        return snapshot, context
+
+    def _log_instructions(self, turn: int, step: int, snapshot: Snapshot) -> None:
+        """Log what a server says about itself when its tools are first offered."""
+        log = self._session.log
+        told = {
+            (node.data.server, node.data.text)
+            for node in log.surface.nodes
+            if isinstance(node.data, ServerInstructions)
+        }
+        for server, text in snapshot.instructions.items():
+            if (server, text) not in told:
+                log.append(ServerInstructions(turn, step, server, text))
+
+    # -- the request ------------------------------------------------------------------------
+
+    async def _ask(self, context: RequestContext) -> Answer:
+        session, log = self._session, self._session.log
+        for _ in range(3):
+            ready = session.requests.prepare(session.route, context, session.config())
+            try:
+                return await exchange(session, ready, self._emit, self._keep, self._figures)
+            except ProviderError as error:
+                self._attempt(error)
+                softer = downgrade(session, context, error)
+                if softer is None:
+                    await session.flush()
+                    raise
+                self._emit(
+                    Notice(
+                        f"{session.route.name} refused tool changes; going on by {softer.projection}"
+                    )
+                )
+                context = softer
+                session.requests.log_context(context)
+            finally:
+                self._parser = None
+        raise ProviderRefused(
+            f"{session.route.name} refuses every form of tool changes; use another route",
+            session=session.id,
+            route=session.route.name,
+        )
+
+    def _keep(self, parser: Parser) -> None:
+        self._parser = parser
+
+    def _attempt(self, error: ProviderError) -> None:
+        session, log = self._session, self._session.log
+        assert log.turn is not None and log.step is not None
+        partial = Answer() if self._parser is None else self._parser.partial()
+        error.route = session.route.name
+        log.append(
+            AssistantAttempt(
+                log.turn,
+                log.step,
+                session.route.name,
+                str(error),
+                error.code,
+                error.status,
+                partial.text,
+                partial.usage,
+            )
+        )
+
+    # -- the answer -------------------------------------------------------------------------
+
+    def _understand(
+        self, turn: int, step: int, answer: Answer, snapshot: Snapshot, context: RequestContext
+    ) -> tuple[list[Planned], AssistantMessage]:
+        """Bring every call into its real form before anything else sees it."""
+        session = self._session
+        dispatch = context.projection == "dispatch"
+        registry = {name: entry.schema for name, entry in snapshot.entries.items()}
+        bound = _bound(session, snapshot) if dispatch else frozenset(registry)
+        planned: list[Planned] = []
+        calls: list[Call] = []
+        envelopes: dict[str, str] = {}
+        for call in answer.calls:
+            found = resolve_call(
+                call,
+                registry=registry,
+                bound=bound,
+                disabled=session.disabled,
+                can_dispatch=session.agent.dispatch.can_dispatch,
+                search_bound=dispatch or TOOL_SEARCH_NAME in registry,
+                pass_through_bound=session.agent.dispatch.pass_through_bound,
+                dispatch=dispatch,
+            )
+            if isinstance(found, Refused):
+                planned.append(
+                    Planned(found.call, refused=Outcome(found.message, True, found.code))
+                )
+                calls.append(found.call)
+            else:
+                entry = snapshot.entries.get(found.call.name) or _search_entry(session)
+                planned.append(Planned(found.call, entry))
+                calls.append(Call(found.call.id, found.call.name, found.given, found.call.origin))
+            real = calls[-1]
+            if dispatch and real.origin == "direct" and real.name not in bound:
+                envelopes[call.id] = rewrite_direct_call(real)
+        native = answer.native
+        if envelopes:
+            native = wire(context.wire).rewrite(native, envelopes, TOOL_DISPATCHER_NAME)
+        return planned, AssistantMessage(
+            turn,
+            step,
+            context.route,
+            context.wire,
+            context.form,
+            answer.text,
+            tuple(calls),
+            native,
+            answer.native if envelopes else (),
+            answer.reasoning,
+            answer.stop,
+            answer.usage,
+        )
+
+    async def _call(self, turn: int, step: int, planned: list[Planned]) -> None:
+        session, log = self._session, self._session.log
+        for item in planned:
+            if item.refused is None:
+                call = item.call
+                log.append(ToolCall(turn, step, call.id, call.name, call.arguments, call.origin))
+        await session.flush()
+        for item in planned:
+            if item.refused is None:
+                self._emit(ToolStarted(item.call.id, item.call.name, item.call.arguments))
+
+        def context(call: Call) -> ToolContext:
+            return ToolContext(
+                session=session.id,
+                turn=turn,
+                step=step,
+                call_id=call.id,
+                tool=call.name,
+                state=session.state,
+            )
+
+        def done(place: int, outcome: Outcome) -> None:
+            call = planned[place].call
+            log.append(
+                ToolResult(
+                    turn,
+                    step,
+                    call.id,
+                    call.name,
+                    outcome.text,
+                    outcome.is_error,
+                    outcome.code,
+                )
+            )
+            self._emit(ToolFinished(call.id, call.name, outcome.text, outcome.is_error))
+
+        limits = session.agent.limits
+        await run_calls(
+            planned, context, timeout=limits.tool_timeout, limit=limits.result_bytes, done=done
+        )
+
+
+def _bound(session: Session, snapshot: Snapshot) -> frozenset[str]:
+    """Return the bound names whose definition is still the one that was bound."""
+    head = session.head_tools()
+    return frozenset(
+        tool.name
+        for tool in head
+        if not tool.defer_loading
+        and (
+            tool.name not in snapshot.entries
+            or snapshot.entries[tool.name].schema.identity() == tool.identity()
+        )
+    ) | {TOOL_SEARCH_NAME}
+
+
+def _search_entry(session: Session) -> Entry:
+    async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
+        return Outcome(session.search(arguments))
+
+    return Entry(TOOL_SEARCH, run)
+
+
+async def exchange(
+    session: Session,
+    ready: Ready,
+    emit: Callable[[StreamEvent], None],
+    keep: Callable[[Parser], None],
+    figures: list[RequestFigures],
+) -> Answer:
+    """Send a prepared request once all it is made of is durable; note what it cost."""
+    log = session.log
+    await session.flush()
+    for found in ready.breaks:
+        emit(Notice(f"the cache prefix breaks: {found.reason}"))
+    sent: Sent | None = None
+    if session.agent.record:
+        sent = Sent(
+            ready.number,
+            log.turn or log.turns,
+            session.id,
+            ready.prompt.context,
+            ready.request.body,
+            session.agent.clock(),
+            ready.breaks,
+            "turn" if log.turn is not None else "compaction",
+        )
+        session.sent.append(sent)
+
+    def on_delta(delta: Delta) -> None:
+        if isinstance(delta, TextDelta):
+            emit(TextPiece(delta.text))
+        elif isinstance(delta, ReasoningDelta):
+            emit(ReasoningPiece(delta.text))
+
+    def on_retry(retry: Retry) -> None:
+        emit(Notice(f"trying again in {retry.delay:.1f} s: {retry.error}"))
+
+    answer = await send(
+        session.transport,
+        wire(session.route.wire),
+        ready.request,
+        on_delta=on_delta,
+        on_retry=on_retry,
+        keep=keep,
+    )
+    done = RequestFigures(
+        ready.number, log.turn or log.turns, session.route.name, answer.usage, ready.breaks
+    )
+    figures.append(done)
+    if sent is not None:
+        sent.answered, sent.usage = session.agent.clock(), answer.usage
+    emit(RequestDone(done))
+    return answer
+
+
+def downgrade(
+    session: Session, context: RequestContext, error: ProviderError
+) -> RequestContext | None:
+    """Return what to go on with after a refusal that names tool-change fields (D7), or None.
+
+    A refusal about the place of a block is our own fault and never downgrades.
+    """
+    if not isinstance(error, ProviderRefused) or error.status not in (400, 422):
+        return None
+    text = refusal_text(error)
+    if any(word in text for word in ("must precede", "must directly follow", "must follow")):
+        return None
+    rejected = tuple(sorted(name for name in fields(session.route, context) if name in text))
+    softer = weaker(session.route, context, rejected)
+    if softer is not None:
+        session.log.append(
+            RouteDowngrade(
+                session.route.name,
+                session.route.endpoint.base_url,
+                rejected,
+                softer.projection,
+                softer.definitions,
+            )
+        )
+    return softer
+
+
+async def compact(session: Session, summary: str | None) -> str:
+    """Replace the conversation by a summary, asking the model for one if none is given."""
+    log = session.log
+    nodes = [node for node in log.surface.nodes if node.type != "system/message"]
+    if not nodes:
+        raise ConfigurationError("there is nothing to compact yet", session=session.id)
+    usage, route = Usage(), None
+    if summary is None:
+        context = session.current_context()
+        session.requests.log_context(context)
+        ready = session.requests.prepare(
+            session.route,
+            context,
+            session.config(),
+            instruction=compaction_request(COMPACTION_INSTRUCTION),
+        )
+        figures: list[RequestFigures] = []
+        answer = await exchange(session, ready, lambda _: None, lambda _: None, figures)
+        summary, usage, route = answer.text, answer.usage, session.route.name
+        if not summary.strip():
+            raise ConfigurationError(
+                "the model gave no summary; the conversation stays as it was", session=session.id
+            )
+    first = nodes[0].seq
+    log.append(CompactionSummary(summary, log.turns, route, usage), replace=(first, nodes[-1].seq))
+    await session.flush()
+    return summary

@@ -1,0 +1,211 @@
+"""Rules that each request body has to keep by itself: marks, names, calls and results, the tail.
+
+Functions over captured bodies only. Each returns the violations it finds; none is good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from addendum.cache.record import Reading
+from addendum.cache.rules import CacheRules
+from addendum.wire.segment import Segment, fields, newest_human, parse, resolve, text_of
+
+
+class Violation(Struct, frozen=True):
+    """A request that breaks a rule.
+
+    Attributes:
+        rule: `V1` to `V10`.
+        session: The conversation.
+        n: Number of the request.
+        path: Where in its body, or empty.
+        text: What is wrong, as a sentence.
+    """
+
+    rule: str
+    session: str
+    n: int
+    path: str
+    text: str
+
+
+def violation(rule: str, reading: Reading, path: str, text: str) -> Violation:
+    """Return a violation of a rule by a request."""
+    return Violation(rule, reading.record.session, reading.record.n, path, text)
+
+
+def marks_are_legal(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+    """V4: few enough marks, each where the wire takes one, longer lifetimes first."""
+    for reading in readings:
+        limit = rules.max_marks
+        if rules.kind == "boundaries" and not reading.explicit_only:
+            limit -= 1  # the implicit boundary is one of them
+        marked = [each for each in reading.segments if each.marks]
+        total = sum(each.marks for each in marked)
+        if total > limit:
+            yield violation("V4", reading, marked[-1].path, f"{total} marks, but {limit} are taken")
+        short = False
+        for each in marked:
+            problem = _misplaced(each)
+            if problem:
+                yield violation("V4", reading, each.path, f"a mark stands {problem}")
+            if each.mark == "1h" and short:
+                text = "a mark of an hour stands behind one of five minutes"
+                yield violation("V4", reading, each.path, text)
+            short = short or each.mark == "5m"
+
+
+def _misplaced(segment: Segment) -> str:
+    if segment.misplaced:
+        return "inside a block instead of on it"
+    if segment.deferred:
+        return "outside the cached prefix"
+    if segment.tail:
+        return "on this turn's instructions"
+    return "" if segment.markable else f"on a {segment.type} block that cannot carry one"
+
+
+def names_are_known(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+    """V5: every tool named in the history is declared or defined.
+
+    Now, on in-history and dispatch; elsewhere now or in an earlier request of the session. Calls
+    that an earlier compaction kept may name what was declared when they were made.
+    """
+    ever: dict[str, set[str]] = {}
+    kept: dict[str, set[str]] = {}
+    seen: dict[str, set[str]] = {}
+    for reading in readings:
+        record = reading.record
+        before = ever.setdefault(record.session, set())
+        old = kept.setdefault(record.session, set())
+        calls = seen.setdefault(record.session, set())
+        if any(each.reason == "compaction" for each in record.declared):
+            old |= calls
+        strict = record.strategy in ("in-history", "dispatch")
+        now = {each.defines for each in reading.segments if each.kind == "tool"}
+        for each in reading.segments:
+            if each.defines:
+                now.add(each.defines)
+            for name in each.uses:
+                excused = not strict or each.key in old
+                if name not in now and not (excused and name in before):
+                    text = f"tool {name!r} is named, but neither declared nor defined here"
+                    yield violation("V5", reading, each.path, text)
+            if each.uses:
+                calls.add(each.key)
+        before |= now
+
+
+def calls_are_answered(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+    """V6: each call has exactly one result, directly behind its round."""
+    for reading in readings:
+        waiting: dict[str, str] = {}
+        answering = ""
+        for each in reading.segments:
+            if each.kind != "message":
+                continue
+            if each.opens:
+                if each.opens in waiting:
+                    text = f"call id {each.opens!r} is used twice in one round"
+                    yield violation("V6", reading, each.path, text)
+                waiting[each.opens] = each.path
+            elif each.answers:
+                answering = each.message
+                if waiting.pop(each.answers, None) is None:
+                    text = f"a result answers {each.answers!r}, which no call of its round made"
+                    yield violation("V6", reading, each.path, text)
+            elif each.role == "tool" and each.message == answering:
+                continue
+            elif each.role != "assistant" and waiting:
+                yield from _unanswered(reading, waiting)
+                waiting = {}
+        yield from _unanswered(reading, waiting)
+
+
+def _unanswered(reading: Reading, waiting: dict[str, str]) -> Iterator[Violation]:
+    for call, path in waiting.items():
+        text = f"call {call!r} has no result directly behind its round"
+        yield violation("V6", reading, path, text)
+
+
+def tail_stands(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+    """V7: this turn's instructions stand where their mode says.
+
+    Moved and kept: right in front of the newest human message (kept: or right behind it; on
+    OpenRouter's first turn behind it). Scoped: behind that message and again behind each later
+    user message of the turn. Requests without instructions, and compactions, are left alone.
+    """
+    for reading in readings:
+        record = reading.record
+        if not record.tail_text or record.purpose == "compaction":
+            continue
+        spoken = [each for each in reading.segments if each.type != "message"]
+        body = parse(record.body)
+        texts = [text_of(fields(resolve(body, each.path))) for each in spoken]
+        human = _human(spoken, texts, record.human)
+        if human is None:
+            yield violation("V7", reading, "", "there is no human message for the instructions")
+        elif record.tail == "scoped":
+            yield from _scoped(reading, spoken, texts, human)
+        else:
+            yield from _beside(reading, spoken, texts, human)
+
+
+def _human(spoken: Sequence[Segment], texts: Sequence[str], human: str | None) -> int | None:
+    """Return the place of the newest human message."""
+    if human:
+        own = [at for at, each in enumerate(spoken) if each.role == "user" and not each.tail]
+        same = [at for at in own if texts[at] == human] or [at for at in own if human in texts[at]]
+        if same:
+            return same[-1]
+    return next((at for at in newest_human(spoken) if not spoken[at].tail), None)
+
+
+def _beside(
+    reading: Reading, spoken: Sequence[Segment], texts: Sequence[str], human: int
+) -> Iterator[Violation]:
+    record = reading.record
+    places = {human - 1}
+    first = not any(each.role == "assistant" for each in spoken[:human])
+    if record.tail == "kept" or (record.route.startswith("openrouter") and first):
+        places.add(human + 1)
+    tail = record.tail_text or ""
+    carriers = [
+        at
+        for at, text in enumerate(texts)
+        if spoken[at].kind == "message"
+        and (spoken[at].tail if record.tail == "moved" else tail in text)
+    ]
+    if not places & set(carriers):
+        text = f"no {record.tail} instructions stand beside the newest human message"
+        yield violation("V7", reading, spoken[human].path, text)
+    if record.tail == "moved":
+        # A copy that was left behind would be read as history for ever.
+        said = {texts[at] for at in carriers}
+        for at, text in enumerate(texts):
+            if at not in carriers and spoken[at].kind == "message" and text in said:
+                problem = "moved instructions stand in a second place"
+                yield violation("V7", reading, spoken[at].path, problem)
+
+
+def _scoped(
+    reading: Reading, spoken: Sequence[Segment], texts: Sequence[str], human: int
+) -> Iterator[Violation]:
+    tail = reading.record.tail_text or ""
+    at = human
+    while at < len(spoken):
+        if spoken[at].role != "user":
+            at += 1
+            continue
+        while at < len(spoken) and spoken[at].role == "user":
+            at += 1
+        last, carried = at - 1, False
+        while at < len(spoken) and spoken[at].role == "system":
+            carried = carried or (spoken[at].tail and tail in texts[at])
+            at += 1
+        if not carried:
+            text = "no turn-scoped instructions stand behind this user message"
+            yield violation("V7", reading, spoken[last].path, text)

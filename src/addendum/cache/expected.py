@@ -1,0 +1,185 @@
+"""What a request could have read: its base, what is expected of it, and the ceiling.
+
+Base of a request: the last answered request of its conversation on its route, while something of
+it lives; else the latest answered one of another conversation with the same head, cut at the end
+of the static block. Expected is what the provider could have stored of the base, whether or not
+our bytes still match. The ceiling leaves out what lies behind a break declared for the request
+itself; the request after it has it as its base, so a break is counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from addendum.cache.record import Declared, Reading
+from addendum.cache.rules import NOTHING, Boundary, CacheRules, lives, stored
+
+_AREAS = ("settings", "none", "tools", "system", "messages")
+
+
+class Prospect(Struct, frozen=True):
+    """What one request could have read.
+
+    Attributes:
+        base: The request it could read from, or None.
+        expected: The boundary expected; None if the base's tokens are unknown.
+        ceiling: The same, less what lies behind a declared break.
+        extends: How many rendered segments base and request both begin with.
+        proven: The part of `expected` that captured bytes alone can show to be there.
+    """
+
+    base: Reading | None
+    expected: Boundary | None
+    ceiling: Boundary | None
+    extends: int
+    proven: Boundary | None
+
+
+def prospect(reading: Reading, earlier: Sequence[Reading], rules: CacheRules) -> Prospect:
+    """Return what a request could have read.
+
+    Args:
+        reading: The request.
+        earlier: Requests that were sent before it, in order.
+        rules: How the route caches.
+    """
+    base, limit = _base(reading, earlier, rules)
+    if base is None:
+        return Prospect(None, NOTHING, NOTHING, 0, NOTHING)
+    common = base.common(reading)
+    if not base.totals:
+        return Prospect(base, None, None, common, None)
+    age = reading.record.time_sent - base.record.time_sent
+    proven = stored(base, rules, limit=limit, age=age)
+    whole = _with_output(base, reading, proven, common) if rules.kind == "units" else proven
+    kept = _kept(base, common, reading.record.declared)
+    ceiling = whole if kept is None else stored(base, rules, limit=min(limit, kept), age=age)
+    return Prospect(
+        base,
+        _within(whole, reading, rules),
+        _within(ceiling, reading, rules),
+        common,
+        _within(proven, reading, rules),
+    )
+
+
+def session_base(
+    reading: Reading, earlier: Sequence[Reading], rules: CacheRules
+) -> tuple[Reading | None, int]:
+    """Return the base in a request's own conversation, and how many of its segments count.
+
+    Args:
+        reading: The request.
+        earlier: Requests that were sent before it, in order.
+        rules: How the route caches.
+    """
+    for each in reversed(earlier):
+        if each.record.session == reading.record.session and _answered_before(each, reading):
+            return (each, _limit(each, reading)) if _alive(each, reading, rules) else (None, 0)
+    return None, 0
+
+
+def _base(
+    reading: Reading, earlier: Sequence[Reading], rules: CacheRules
+) -> tuple[Reading | None, int]:
+    base, limit = session_base(reading, earlier, rules)
+    if base is not None:
+        return base, limit
+    for each in reversed(earlier):
+        other = each.record.session != reading.record.session
+        if other and each.head == reading.head and _answered_before(each, reading):
+            return (each, each.static_end) if _alive(each, reading, rules) else (None, 0)
+    return None, 0
+
+
+def _answered_before(base: Reading, reading: Reading) -> bool:
+    before, after = base.record, reading.record
+    if before.status != "answered" or before.route != after.route:
+        return False
+    return before.time_answered is None or before.time_answered <= after.time_sent
+
+
+def _alive(base: Reading, reading: Reading, rules: CacheRules) -> bool:
+    return lives(base, rules, reading.record.time_sent - base.record.time_sent)
+
+
+def _limit(base: Reading, reading: Reading) -> int:
+    """Return how much of the base can stand in the next request under its tail mode.
+
+    A scoped tail is rendered for its own request only. A moved one stays where it is within its
+    turn; then it is taken out, and what stood behind it moves up.
+    """
+    tail = base.tail_at
+    before, after = base.record, reading.record
+    same_turn = before.turn == after.turn and before.purpose == after.purpose == "turn"
+    if tail is None or (before.tail == "moved" and same_turn):
+        return len(base.rendered)
+    return tail
+
+
+def _kept(base: Reading, common: int, declared: Sequence[Declared]) -> int | None:
+    """Return how many segments of the base stand in front of what was declared to break.
+
+    Where the bytes agree beyond the declared part, what agrees is kept too. None: no break.
+    """
+    ends = [_front(base, each.at, common) for each in declared]
+    return min(ends, default=None)
+
+
+def _front(base: Reading, at: str, common: int) -> int:
+    if at in ("settings", "none"):
+        return 0
+    if at == "tools":
+        return max(0, common)
+    if at == "system":
+        return max(base.tools_end, common)
+    if at == "messages":
+        return max(base.system_end, common)
+    place = next((i for i, each in enumerate(base.rendered) if each.message == at), None)
+    return max(len(base.rendered) if place is None else place, common)
+
+
+def _with_output(base: Reading, reading: Reading, input_: Boundary, common: int) -> Boundary:
+    """Return the unit at the end of the base's output, where the next request can hold it.
+
+    Where the next request begins with the base, its own answer segments say how long the answer
+    is as it is sent back: one that was sent back in part is not the unit that was stored.
+    """
+    output = base.record.usage.output
+    whole = len(base.rendered)
+    if not output or input_.end < whole:
+        return input_
+    if common < whole or not reading.totals:
+        return Boundary(whole, input_.tokens + output, input_.slack)
+    end = whole
+    while end < len(reading.rendered) and reading.rendered[end].role == "assistant":
+        end += 1
+    answer = reading.tokens(end) - reading.tokens(whole)
+    if not (reading.is_exact(end) and reading.is_exact(whole)):
+        doubt = max(1, output // 3)
+        return Boundary(whole, input_.tokens + output, doubt) if end > whole else input_
+    return Boundary(whole, input_.tokens + answer) if answer == output else input_
+
+
+def _within(boundary: Boundary, reading: Reading, rules: CacheRules) -> Boundary:
+    """Return a boundary that is no longer than the request itself, rounded the route's way."""
+    prompt = reading.record.usage.prompt
+    if prompt is None or boundary.tokens <= prompt:
+        return boundary
+    tokens = prompt // rules.step * rules.step if rules.kind == "steps" else prompt
+    return Boundary(boundary.end, tokens if tokens >= rules.minimum else 0, boundary.slack)
+
+
+def first_area(declared: Sequence[Declared]) -> Declared | None:
+    """Return the declared break that comes first in cache order."""
+
+    def order(each: Declared) -> tuple[int, int]:
+        for place, area in enumerate(_AREAS):
+            if each.at == area:
+                return place, 0
+        number = each.at.removeprefix("messages[").removesuffix("]")
+        return len(_AREAS) - 1, int(number) if number.isdigit() else 0
+
+    return min(declared, key=order, default=None)

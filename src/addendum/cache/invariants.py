@@ -1,0 +1,258 @@
+"""Rules between the requests of a conversation, and the one call that checks everything.
+
+An epoch is a run of requests on one route that share a prefix: it ends where a break is declared.
+Nothing here trusts the planner that made the requests; only bodies, and what was declared, count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from addendum.cache.bodies import (
+    Violation,
+    calls_are_answered,
+    marks_are_legal,
+    names_are_known,
+    tail_stands,
+    violation,
+)
+from addendum.cache.expected import session_base
+from addendum.cache.record import Declared, Reading, RequestRecord, readings
+from addendum.cache.rules import CacheRules, distance, found, written
+from addendum.wire.segment import Segment
+
+_NEW_HEAD = frozenset({"head changed", "lifetime passed", "rendering changed", "downgrade"})
+"""Reasons for which a head's bytes may change where nothing else may change them."""
+
+Rule = Callable[[Sequence[Reading], CacheRules], Iterator[Violation]]
+
+
+def check(
+    records: Sequence[RequestRecord], rules: CacheRules, only: Collection[str] = ()
+) -> tuple[Violation, ...]:
+    """Check captured requests, failed ones among them, in the order in which they were sent.
+
+    Args:
+        records: Requests of one conversation or of several, on one route or on several.
+        rules: How the route caches. Rules of other kinds than marks and boundaries make V10 say
+            nothing.
+        only: Rules to check, such as `V3`; empty for all: V1 to V7, V9, V10.
+
+    Returns:
+        The violations, by request, then by rule.
+
+    Raises:
+        ConfigurationError: Nothing takes a record's wire apart.
+        ContentError: A body is not a JSON object.
+    """
+    read = readings(records, deferred_outside=rules.deferred_outside)
+    places = {(record.session, record.n): at for at, record in enumerate(records)}
+    broken = [
+        each
+        for name, rule in RULES.items()
+        if not only or name in only
+        for each in rule(read, rules)
+    ]
+    return tuple(sorted(broken, key=lambda each: places[each.session, each.n]))
+
+
+def tools_stay(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+    """V1: immediate tool entries are equal within an epoch.
+
+    On dispatch, and where definitions go by value, from one head to the next.
+    """
+    for before, after in _pairs(readings):
+        record = after.record
+        if _told(before) != _told(after):
+            continue
+        old, new = _immediate(before), _immediate(after)
+        place = _difference(old, new)
+        if place is None:
+            continue
+        fixed = record.strategy == "dispatch" or record.definitions == "by-value"
+        allowed = any(
+            each.at == "tools" and (each.reason in _NEW_HEAD or not fixed)
+            for each in record.declared
+        )
+        if not allowed:
+            path = new[place].path if place < len(new) else "tools"
+            yield violation("V1", after, path, "the declared tools differ from the request before")
+
+
+def prompt_stays(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+    """V2: the prompt text in front of the messages is equal within an epoch."""
+    for before, after in _pairs(readings):
+        old, new = _prompt(before), _prompt(after)
+        place = _difference(old, new)
+        declared = any(each.at in ("tools", "system") for each in after.record.declared)
+        if place is not None and not declared:
+            path = new[place].path if place < len(new) else "system"
+            yield violation("V2", after, path, "the prompt text differs from the request before")
+
+
+def prefix_holds(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+    """V3: each request begins with the blocks of the one before.
+
+    Marks, deferred tools and the moved tail are taken out, and with a moved tail the reasoning of
+    earlier turns, which leaves with it. A declared break excuses what lies behind it, nothing in
+    front.
+    """
+    for before, after in _pairs(readings):
+        leaves = after.record.tail == "moved" and before.record.turn != after.record.turn
+        old, new = _lasting(before, leaves), _lasting(after, leaves)
+        needed = _in_front(old, after.record.declared)
+        place = _difference(old[:needed], new[:needed])
+        if place is not None:
+            path = new[place].path if place < len(new) else "end"
+            text = f"{old[place].path} of request {before.record.n} is not sent again as it was"
+            yield violation("V3", after, path, text)
+
+
+def compaction_lasts(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+    """V9: a compaction breaks the prefix once, and its first message stays, over restarts too."""
+    for run in _runs(readings):
+        compacted = False
+        carrier: Segment | None = None
+        for reading in run:
+            record = reading.record
+            if record.purpose == "compaction":
+                compacted = compacted or record.status == "answered"
+                continue
+            first = next((each for each in _lasting(reading) if each.kind == "message"), None)
+            if any(each.reason == "compaction" for each in record.declared):
+                if not compacted:
+                    text = "a compaction breaks the prefix a second time"
+                    yield violation("V9", reading, "", text)
+                compacted, carrier = False, first
+            elif record.declared:
+                carrier = None
+            elif carrier is not None and (first is None or first.key != carrier.key):
+                path = "" if first is None else first.path
+                yield violation("V9", reading, path, "the message behind the compaction differs")
+
+
+def prefix_is_reached(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+    """V10: the deepest mark not behind a tail is found by the next request.
+
+    So that there is one to find, a request by marks has one at its end and, where the tail is
+    moved, one at the end of the history in front of it.
+    """
+    if rules.kind not in ("marks", "boundaries"):
+        return
+    for at, reading in enumerate(readings):
+        if rules.kind == "marks" and reading.record.purpose == "turn":
+            yield from _unmarked_ends(reading)
+        base, limit = session_base(reading, readings[:at], rules)
+        if base is None or reading.record.declared:
+            continue
+        age = reading.record.time_sent - base.record.time_sent
+        end = max((each for each in written(base, rules, age) if each <= limit), default=0)
+        if end and base.common(reading) >= end and not found(reading, rules, end):
+            back = distance(reading, rules, end)
+            where = (
+                "with no mark behind it" if back == float("inf") else f"{back:.0f} positions back"
+            )
+            text = f"what request {base.record.n} stored ends here, {where}"
+            yield violation("V10", reading, reading.rendered[end - 1].path, text)
+
+
+def _unmarked_ends(reading: Reading) -> Iterator[Violation]:
+    rendered = reading.rendered
+    own = [
+        at
+        for at, each in enumerate(rendered)
+        if each.kind == "message" and each.markable and not each.tail and each.role != "system"
+    ]
+    marks = [at for at, each in enumerate(rendered) if each.mark is not None]
+    if own and not any(at >= own[-1] for at in marks):
+        yield violation("V10", reading, rendered[own[-1]].path, "no mark stands at the end")
+    tail = reading.tail_at
+    if tail is None or reading.record.tail != "moved":
+        return
+    answers = [at for at in own if at < tail and rendered[at].role == "assistant"]
+    if answers and not any(answers[-1] <= at < tail for at in marks):
+        text = "no mark stands at the end of the history in front of the tail"
+        yield violation("V10", reading, rendered[answers[-1]].path, text)
+
+
+RULES: Mapping[str, Rule] = {
+    "V1": tools_stay,
+    "V2": prompt_stays,
+    "V3": prefix_holds,
+    "V4": marks_are_legal,
+    "V5": names_are_known,
+    "V6": calls_are_answered,
+    "V7": tail_stands,
+    "V9": compaction_lasts,
+    "V10": prefix_is_reached,
+}
+
+
+def _runs(readings: Sequence[Reading]) -> list[list[Reading]]:
+    """Return the readings of each conversation on each route, in order."""
+
+    def place(each: Reading) -> tuple[str, str]:
+        return each.record.session, each.record.route
+
+    return [list(run) for _, run in groupby(sorted(readings, key=place), place)]
+
+
+def _pairs(readings: Sequence[Reading]) -> Iterator[tuple[Reading, Reading]]:
+    """Return each request with the one it continues.
+
+    That is the turn's request before it: what a compaction asks for is no part of what follows.
+    """
+    for run in _runs(readings):
+        before: Reading | None = None
+        for reading in run:
+            if before is not None:
+                yield before, reading
+            if reading.record.purpose == "turn":
+                before = reading
+
+
+def _told(reading: Reading) -> tuple[str, str]:
+    return reading.record.strategy, reading.record.definitions
+
+
+def _immediate(reading: Reading) -> list[Segment]:
+    return [each for each in reading.segments if each.kind == "tool" and not each.deferred]
+
+
+def _prompt(reading: Reading) -> list[Segment]:
+    return [each for each in reading.segments if each.kind == "system" and not each.tail]
+
+
+def _lasting(reading: Reading, without_reasoning: bool = False) -> list[Segment]:
+    moved = reading.record.tail == "moved"
+    return [
+        each
+        for each in reading.segments
+        if not (each.kind == "tool" and each.deferred)
+        and not (moved and each.tail)
+        and not (without_reasoning and each.transparent)
+    ]
+
+
+def _in_front(old: Sequence[Segment], declared: Sequence[Declared]) -> int:
+    """Return how many segments stand in front of what was declared to break."""
+    ends = [len(old)]
+    for each in declared:
+        if each.at == "tools":
+            ends.append(0)
+        elif each.at == "system":
+            ends.append(sum(one.kind == "tool" for one in old))
+        elif each.at == "messages":
+            ends.append(sum(one.kind != "message" for one in old))
+        elif each.at.startswith("messages["):
+            ends += [at for at, one in enumerate(old) if one.message == each.at][:1]
+    return min(ends)
+
+
+def _difference(old: Sequence[Segment], new: Sequence[Segment]) -> int | None:
+    """Return where two rows of segments differ, or None."""
+    for at in range(max(len(old), len(new))):
+        if at >= len(old) or at >= len(new) or old[at].key != new[at].key:
+            return at
+    return None

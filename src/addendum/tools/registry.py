@@ -1,0 +1,437 @@
+"""What may be called in one session: function tools, tools added by hand, servers' tools.
+
+The registry is live; a step takes one settled snapshot of it and works with nothing else. A lost
+connection changes no snapshot: only a switch, or a server's settled list, does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import anyio
+import msgspec
+from msgspec import Struct
+
+from addendum.errors import ConfigurationError
+from addendum.log.store import Store
+from addendum.log.values import ToolSchema
+from addendum.tools.catalogue import KIND, Pin, decode_pin, encode_pin
+from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
+from addendum.tools.functions import FunctionTool, ToolContext
+from addendum.tools.mcp import RemoteTool, ServerSpec, ServerState
+from addendum.tools.mcp_pool import Connection, ServerPool
+from addendum.tools.names import check_function_names, model_name
+from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
+
+
+class Outcome(Struct, frozen=True):
+    """What a call gave.
+
+    Attributes:
+        text: What the model reads.
+        is_error: Whether it says that the call failed.
+        code: Why, for programs.
+    """
+
+    text: str
+    is_error: bool = False
+    code: str | None = None
+
+
+Run = Callable[[bytes, ToolContext, float], Awaitable[Outcome]]
+"""Arguments (JSON object), context, seconds allowed."""
+
+
+class Entry(Struct, frozen=True):
+    """A tool that can be run.
+
+    Attributes:
+        schema: As the model sees it.
+        run: Runs it; exceptions are turned into error results by whoever calls.
+        server: The server it comes from, if any.
+        timeout: Its own time limit in seconds, if any.
+    """
+
+    schema: ToolSchema
+    run: Run
+    server: str | None = None
+    timeout: float | None = None
+
+
+class Snapshot(Struct, frozen=True):
+    """What is active at one step.
+
+    Attributes:
+        entries: Active tools by name, in assembly order.
+        instructions: Text of the servers whose tools are active, by server.
+    """
+
+    entries: Mapping[str, Entry]
+    instructions: Mapping[str, str]
+
+    @property
+    def active(self) -> tuple[ToolSchema, ...]:
+        """The active definitions in assembly order."""
+        return tuple(entry.schema for entry in self.entries.values())
+
+
+class _Server:
+    """One configured server in this session."""
+
+    def __init__(self, spec: ServerSpec) -> None:
+        self.spec = spec
+        self.on = False
+        self.connection: Connection | None = None
+        self.known: tuple[RemoteTool, ...] = ()
+        self.instructions: str | None = None
+        self.restored: tuple[ToolSchema, ...] | None = None
+        self.revision = 0
+        self.names: dict[str, str] = {}
+        self.awaited = False
+
+    def adopt(self, state: ServerState) -> bool:
+        """Take over a settled list that is newer; say whether anything was taken."""
+        if state.revision == self.revision or not state.revision:
+            return False
+        self.revision = state.revision
+        self.known = state.tools
+        self.instructions = state.instructions
+        self.restored = None
+        return True
+
+
+class Registry:
+    """The tools of one session.
+
+    Args:
+        functions: The agent's own function tools, in order.
+        servers: The configured servers, in order.
+        pool: The process's connections.
+        store: Where pins are kept.
+        pins: Pins from a catalogue file, by server name; they win over the store's.
+    """
+
+    def __init__(
+        self,
+        functions: Sequence[FunctionTool],
+        servers: Sequence[ServerSpec],
+        *,
+        pool: ServerPool,
+        store: Store,
+        pins: Mapping[str, Pin] | None = None,
+    ) -> None:
+        names = [tool.schema.name for tool in functions]
+        check_function_names(names, (TOOL_DISPATCHER_NAME, TOOL_SEARCH_NAME))
+        if len({spec.name for spec in servers}) != len(servers):
+            raise ConfigurationError("two MCP servers have the same name; rename one of them")
+        self._functions = {tool.schema.name: tool for tool in functions}
+        self._added: dict[str, FunctionTool | ToolSchema] = {}
+        self._off: set[str] = set()
+        self._servers = {spec.name: _Server(spec) for spec in servers}
+        self._order: list[str] = []
+        self._pool = pool
+        self._store = store
+        self._pins = dict(pins or {})
+        self._search: Run | None = None
+
+    # -- configuration and restore ----------------------------------------------------------
+
+    @property
+    def server_names(self) -> tuple[str, ...]:
+        """The configured servers."""
+        return tuple(self._servers)
+
+    def is_on(self, server: str) -> bool:
+        """Say whether a server is switched on in this session."""
+        return self._server(server).on
+
+    def state(self, server: str) -> ServerState:
+        """Return what is known of a server's connection."""
+        connection = self._server(server).connection
+        return ServerState() if connection is None else connection.state
+
+    def bind_search(self, run: Run) -> None:
+        """Say what runs `tool_search`; from then on it is an active tool."""
+        self._search = run
+
+    async def start(self, wait: float) -> None:
+        """Switch on the servers that are on by configuration, from their pins where there are any.
+
+        Args:
+            wait: Seconds to wait for a server without a pin.
+        """
+        started = [server for server in self._servers.values() if server.spec.on]
+        async with anyio.create_task_group() as tasks:
+            for server in started:
+                server.on = True
+                self._order.append(server.spec.name)
+                tasks.start_soon(self._first_list, server, wait)
+
+    async def _first_list(self, server: _Server, wait: float) -> None:
+        pin = await self._pin(server)
+        if pin is not None:
+            server.known, server.instructions = pin.remote(), pin.instructions
+            return
+        connection = await self._connect(server)
+        server.awaited = True
+        await self._adopt(server, await connection.ready(wait))
+
+    def restore(
+        self, tools: Sequence[ToolSchema], on: Sequence[str], added: Mapping[str, ToolSchema]
+    ) -> None:
+        """Start from what a log says was active.
+
+        Args:
+            tools: The latest header's tools.
+            on: Servers that are on, in order.
+            added: Tools that were added by hand, by name.
+        """
+        for name in on:
+            server = self._servers.get(name)
+            if server is None:
+                continue
+            server.on = True
+            self._order.append(name)
+            server.restored = tuple(tool for tool in tools if self._owner(tool.name) is server)
+        self._added.update(added)
+
+    def _owner(self, name: str) -> _Server | None:
+        """Return the server whose tool has this name, by its prefix; the longest one wins."""
+        found: _Server | None = None
+        longest = -1
+        for server in self._servers.values():
+            prefix = model_name(server.spec.name, "", ()).rsplit("__", 1)[0] + "__"
+            if name.startswith(prefix) and len(prefix) > longest:
+                found, longest = server, len(prefix)
+        return found
+
+    # -- switches ---------------------------------------------------------------------------
+
+    async def enable(self, name: str) -> bool:
+        """Switch a server on; it is dialled, and its settled list joins a later snapshot.
+
+        Returns:
+            Whether it was off.
+        """
+        server = self._server(name)
+        if server.on:
+            return False
+        server.on = True
+        server.awaited = False
+        self._order.append(name)
+        connection = await self._connect(server)
+        # Its list is asked for now, so that the next step need not wait as long.
+        server.adopt(connection.state)
+        return True
+
+    async def disable(self, name: str) -> bool:
+        """Switch a server off; its tools leave the next snapshot and are refused at once."""
+        server = self._server(name)
+        if not server.on:
+            return False
+        server.on = False
+        self._order.remove(name)
+        if server.connection is not None:
+            connection, server.connection = server.connection, None
+            server.revision = 0
+            await self._pool.release(connection)
+        return True
+
+    def add(self, tool: FunctionTool) -> None:
+        """Add a tool by hand, or replace one of that name.
+
+        Raises:
+            ConfigurationError: The name is reserved or belongs to a server.
+        """
+        name = tool.schema.name
+        check_function_names([name], (TOOL_DISPATCHER_NAME, TOOL_SEARCH_NAME))
+        if self._owner(name) is not None:
+            raise ConfigurationError(f"{name!r} belongs to a server; name the tool otherwise")
+        self._off.discard(name)
+        if name in self._functions:
+            self._functions[name] = tool
+        else:
+            self._added[name] = tool
+
+    def remove(self, name: str) -> bool:
+        """Remove a function tool or one added by hand; say whether it was there."""
+        if name in self._added:
+            del self._added[name]
+            return True
+        if name in self._functions and name not in self._off:
+            self._off.add(name)
+            return True
+        return False
+
+    def _server(self, name: str) -> _Server:
+        try:
+            return self._servers[name]
+        except KeyError:
+            there = ", ".join(self._servers) or "none"
+            raise ConfigurationError(
+                f"no MCP server named {name!r} is configured; there are: {there}"
+            ) from None
+
+    # -- snapshots --------------------------------------------------------------------------
+
+    async def settle(self, wait: float) -> Snapshot:
+        """Take in what has settled and return what is active now.
+
+        Args:
+            wait: Seconds to wait for servers that were switched on and have not listed yet. Each
+                is waited for once; a slower one joins a later step.
+        """
+        waiting = [
+            server
+            for server in self._on()
+            if server.connection is not None
+            and not server.awaited
+            and not server.known
+            and server.restored is None
+        ]
+        if waiting:
+            async with anyio.create_task_group() as tasks:
+                for server in waiting:
+                    assert server.connection is not None
+                    server.awaited = True
+                    tasks.start_soon(server.connection.ready, wait)
+        for server in self._on():
+            if server.connection is not None:
+                await self._adopt(server, server.connection.state)
+                if not server.known and server.restored is None and not server.revision:
+                    pin = await self._pin(server)
+                    if pin is not None:
+                        server.known, server.instructions = pin.remote(), pin.instructions
+        return self.snapshot()
+
+    def snapshot(self) -> Snapshot:
+        """Return what is active now."""
+        entries: dict[str, Entry] = {}
+        for name, tool in self._functions.items():
+            if name not in self._off:
+                entries[name] = _function_entry(tool)
+        head_servers = [s for s in self._servers.values() if s.spec.on and s.on]
+        later = [self._servers[name] for name in self._order if not self._servers[name].spec.on]
+        instructions: dict[str, str] = {}
+        for server in head_servers:
+            self._offer(server, entries, instructions)
+        if self._search is not None:
+            entries[TOOL_SEARCH_NAME] = Entry(TOOL_SEARCH, self._search)
+        for name, tool in self._added.items():
+            entries[name] = (
+                Entry(tool, _absent) if isinstance(tool, ToolSchema) else _function_entry(tool)
+            )
+        for server in later:
+            self._offer(server, entries, instructions)
+        return Snapshot(entries, instructions)
+
+    def _on(self) -> list[_Server]:
+        return [server for server in self._servers.values() if server.on]
+
+    def _offer(
+        self, server: _Server, entries: dict[str, Entry], instructions: dict[str, str]
+    ) -> None:
+        flag = True if server.spec.defer else None
+        if server.restored is not None:
+            for schema in server.restored:
+                run = self._remote_by_name(server, schema.name)
+                entries[schema.name] = Entry(schema, run, server.spec.name)
+        else:
+            for tool in server.known:
+                name = self._name(server, tool.name, entries)
+                schema = ToolSchema(name, tool.description, tool.parameters, flag)
+                entries[name] = Entry(schema, self._remote(server, tool.name), server.spec.name)
+        if server.instructions and (server.known or server.restored):
+            instructions[server.spec.name] = server.instructions
+
+    def _name(self, server: _Server, tool: str, taken: Mapping[str, Entry]) -> str:
+        # Once given, a name stays the tool's own.
+        if tool not in server.names:
+            others = {
+                name for other in self._servers.values() for name in other.names.values()
+            } | set(taken)
+            server.names[tool] = model_name(server.spec.name, tool, others)
+        return server.names[tool]
+
+    # -- servers ----------------------------------------------------------------------------
+
+    async def _connect(self, server: _Server) -> Connection:
+        if server.connection is None:
+            server.connection = await self._pool.acquire(server.spec)
+        return server.connection
+
+    async def _adopt(self, server: _Server, state: ServerState) -> None:
+        if server.adopt(state):
+            pin = Pin.of(state)
+            if server.spec.server is None and server.spec.name not in self._pins:
+                await self._store.put(KIND, server.spec.key(), encode_pin(pin), keep=True)
+
+    async def _pin(self, server: _Server) -> Pin | None:
+        if server.spec.name in self._pins:
+            return self._pins[server.spec.name]
+        if server.spec.server is not None:
+            return None
+        stored = await self._store.get(KIND, server.spec.key())
+        return None if stored is None else decode_pin(stored)
+
+    def _remote(self, server: _Server, tool: str) -> Run:
+        async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
+            connection = await self._connect(server)
+            answer = await connection.call(tool, arguments, timeout=seconds)
+            return Outcome(answer.text, answer.is_error, answer.code)
+
+        return run
+
+    def _remote_by_name(self, server: _Server, name: str) -> Run:
+        """Run a tool known from the log by its full name: the list says its own name."""
+
+        async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
+            connection = await self._connect(server)
+            state = await connection.ready(seconds)
+            for tool in state.tools:
+                if model_name(server.spec.name, tool.name, ()) == name:
+                    answer = await connection.call(tool.name, arguments, timeout=seconds)
+                    return Outcome(answer.text, answer.is_error, answer.code)
+            if state.revision:
+                return Outcome(f"server {server.spec.name} no longer has {name}", True, "gone")
+            return Outcome(
+                f"server {server.spec.name} is not reachable; its tools work again when it is back"
+                f" ({state.error or 'it has not answered yet'})",
+                True,
+                "unreachable",
+            )
+
+        return run
+
+    async def aclose(self) -> None:
+        """Give all connections back."""
+        for server in self._servers.values():
+            if server.connection is not None:
+                connection, server.connection = server.connection, None
+                await self._pool.release(connection)
+
+
+def _function_entry(tool: FunctionTool) -> Entry:
+    async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
+        with anyio.move_on_after(seconds):
+            return Outcome(await tool.invoke(arguments, context))
+        return Outcome(
+            f"{tool.schema.name} did not finish within {seconds:g} s and was stopped",
+            True,
+            "timeout",
+        )
+
+    return Entry(tool.schema, run, timeout=tool.timeout)
+
+
+async def _absent(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
+    return Outcome(
+        "this tool was added in another process and cannot run here until it is added again",
+        True,
+        "absent",
+    )
+
+
+def plain(schema: ToolSchema) -> ToolSchema:
+    """Return a definition without its deferral flag."""
+    return msgspec.structs.replace(schema, defer_loading=None)

@@ -1,0 +1,192 @@
+"""A Chat Completions body in cache order: tools, then the messages.
+
+Each message gives a head (its fields besides role, content and calls), then its reasoning, its
+content parts, tools declared in it (Kimi) and its calls. The head makes the end of the message
+before count: a part added to that message is not the same prompt as a new message. System and
+developer messages in front of all others are the system part.
+
+Two kinds of marks occur: OpenAI's `prompt_cache_breakpoint`, on parts of all but assistant
+messages, and OpenRouter's `cache_control`, on text parts and tool entries.
+
+Sources: OpenAI guide "Prompt caching" and openai-python 3.57.0 types (2026-11); OpenRouter docs
+"Prompt caching"; platform.kimi.ai.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from addendum import encoding
+from addendum.wire.segment import (
+    Json,
+    Kind,
+    Mark,
+    Segment,
+    blocks,
+    fields,
+    marks_on,
+    measured,
+    moved_tail,
+    objects,
+    parse,
+    text_of,
+    unmarked,
+)
+
+_APART = frozenset({"role", "content", "tool_calls", "tools"})
+_REASONING = ("reasoning_content", "reasoning", "reasoning_details")
+_MARKABLE = frozenset({"text", "image_url", "input_audio", "file"})
+_SETTINGS = (
+    "model",
+    "parallel_tool_calls",
+    "response_format",
+    "reasoning_effort",
+    "verbosity",
+    "service_tier",
+    "prompt_cache_key",
+    "prompt_cache_options",
+)
+
+
+def segments(body: bytes, tail: str | None = None) -> tuple[Segment, ...]:
+    """Return the segments of a request in cache order.
+
+    Args:
+        body: The captured body.
+        tail: This turn's instructions where they are moved with the newest user message: the
+            segments that carry them are flagged.
+
+    Raises:
+        ContentError: The body is not a JSON object.
+    """
+    value = parse(body)
+    reader = _Reader()
+    for at, entry in enumerate(objects(value.get("tools"))):
+        reader.tool(f"tools[{at}]", entry)
+    front = True
+    for at, message in enumerate(objects(value.get("messages"))):
+        front = front and message.get("role") in ("system", "developer")
+        reader.message(f"messages[{at}]", message, "system" if front else "message")
+    return reader.finish(tail)
+
+
+def settings(body: bytes) -> dict[str, str]:
+    """Return digests of the settings that count for the prefix, by name.
+
+    `tool_choice` is none of them: the provider names it as the way to narrow the tools without
+    touching the prefix.
+
+    Raises:
+        ContentError: The body is not a JSON object.
+    """
+    value = parse(body)
+    return {
+        name: encoding.digest(encoding.canonical(value[name]))
+        for name in _SETTINGS
+        if value.get(name) is not None
+    }
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self._found: list[Segment] = []
+        self._texts: list[str] = []
+
+    def tool(self, path: str, entry: Json) -> None:
+        self._add("tool", "tools", "tool", path, entry, defines=_function(entry))
+
+    def message(self, path: str, message: Json, kind: Kind) -> None:
+        role = str(message.get("role", ""))
+        head = {
+            name: value
+            for name, value in message.items()
+            if name not in _APART and name not in _REASONING and value is not None
+        }
+        answers = str(message.get("tool_call_id", "")) if role == "tool" else ""
+        self._add(kind, role, "message", path, head, answers=answers)
+        for name in _REASONING:
+            if message.get(name) is not None:
+                value = {name: message[name]}
+                self._add(kind, role, "reasoning", f"{path}.{name}", value, transparent=True)
+        for at, part in enumerate(blocks(message.get("content"))):
+            place = f"{path}.content[{at}]"
+            self._add(kind, role, str(part.get("type", "")), place, part)
+        for at, entry in enumerate(objects(message.get("tools"))):
+            place = f"{path}.tools[{at}]"
+            self._add(kind, role, "declaration", place, entry, defines=_function(entry))
+        for at, call in enumerate(objects(message.get("tool_calls"))):
+            self._add(
+                kind,
+                role,
+                "tool_call",
+                f"{path}.tool_calls[{at}]",
+                call,
+                uses=(_function(call),),
+                opens=str(call.get("id", "")),
+            )
+
+    def finish(self, tail: str | None) -> tuple[Segment, ...]:
+        place = moved_tail(self._found, self._texts, tail) if tail else None
+        if place is not None:
+            message = self._found[place].message
+            within = [at for at, each in enumerate(self._found) if each.message == message]
+            alone = all(at == place or self._found[at].type == "message" for at in within)
+            for at in within if alone else [place]:
+                self._found[at] = msgspec.structs.replace(self._found[at], tail=True)
+        return tuple(self._found)
+
+    def _add(
+        self,
+        kind: Kind,
+        role: str,
+        type_: str,
+        path: str,
+        value: Json,
+        *,
+        transparent: bool = False,
+        defines: str = "",
+        uses: tuple[str, ...] = (),
+        opens: str = "",
+        answers: str = "",
+    ) -> None:
+        digest, size = measured(unmarked(value))
+        marks = marks_on(value)
+        self._found.append(
+            Segment(
+                kind,
+                role,
+                type_,
+                path,
+                digest,
+                size,
+                mark=_mark(value, marks),
+                marks=len(marks),
+                transparent=transparent,
+                markable=_markable(role, type_, value),
+                defines=defines,
+                uses=uses,
+                opens=opens,
+                answers=answers,
+            )
+        )
+        self._texts.append(text_of(value))
+
+
+def _function(entry: Json) -> str:
+    return str(fields(entry.get("function")).get("name", ""))
+
+
+def _mark(value: Json, marks: list[Json]) -> Mark | None:
+    if not marks:
+        return None
+    if "cache_control" not in value:
+        return "explicit"
+    return "1h" if marks[0].get("ttl") == "1h" else "5m"
+
+
+def _markable(role: str, type_: str, value: Json) -> bool:
+    if type_ == "text" and not text_of(value):
+        return False
+    if "cache_control" in value:
+        return type_ in ("tool", "text") and role != "tool"
+    return type_ in _MARKABLE and role not in ("assistant", "tools")
