@@ -6,8 +6,7 @@ from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME, resolve_dispatched_t
 from addendum.tools.functions import ToolContext, tool
 from addendum.tools.history import ToolHistory, project_tool_updates
 from addendum.tools.mcp import ServerSpec
-
-__version__ = "0.1.0"
+from addendum.version import __version__
 
 __all__ = [
     "TOOL_DISPATCHER_NAME",
@@ -19,6 +18,7 @@ __all__ = [
     "ToolContext",
     "ToolDispatch",
     "ToolHistory",
+    "__version__",
     "project_tool_updates",
     "resolve_dispatched_tool_call",
     "tool",

@@ -105,12 +105,16 @@ def decode(data: bytes | str, *, limit: int = MAX_TEXT) -> Any:
         raise ContentError(f"not valid JSON: {error}") from error
 
 
+# Possessive: a long string must not be kept for backtracking.
+_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+
+
 def depth(raw: bytes) -> int:
     """Return the deepest level of nesting in JSON text, without decoding it."""
     if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
         return 0 if not raw else 1
     level = deepest = 0
-    for token in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', raw, re.DOTALL):
+    for token in _BRACKETS.finditer(raw):
         first = token.group()
         if first in (b"[", b"{"):
             level += 1

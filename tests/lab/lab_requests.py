@@ -113,7 +113,7 @@ def figures(response: httpx2.Response) -> tuple[int, int, int]:
 
 
 async def _post(url: str, body: Json, headers: Json) -> httpx2.Response:
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(verify=False, trust_env=False) as client:
         return await client.post(url, json=body, headers=headers)
 
 

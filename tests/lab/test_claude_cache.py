@@ -396,6 +396,13 @@ async def test_the_automatic_mark_stands_on_the_last_block_that_may_carry_it(lab
     assert figures(await claude(lab, body, betas=CLEAR_AT))[0] == 600
 
 
+async def test_a_flag_that_says_no_is_the_same_as_none(lab: Lab) -> None:
+    body: Json = {"tools": [tool("a", 100)], "messages": [user(text("user", 600, mark=MARK))]}
+    assert figures(await claude(lab, body)) == (0, 700, 0)
+    body["tools"] = [tool("a", 100, defer_loading=False)]
+    assert figures(await claude(lab, body)) == (700, 0, 0)
+
+
 async def test_an_automatic_mark_beside_an_equal_one_changes_nothing(lab: Lab) -> None:
     body = {"cache_control": MARK, "messages": [user(text("user", 600, mark=MARK))]}
     assert figures(await claude(lab, body)) == (0, 600, 0)

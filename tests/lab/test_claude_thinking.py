@@ -329,21 +329,25 @@ async def test_drop_block_leaves_out_what_is_behind_the_change(lab: Lab) -> None
 
 
 async def test_a_dropped_block_loses_the_cache_from_its_place_on(lab: Lab) -> None:
-    drop = {"prefix_mismatch_behavior": "drop_block"}
-
-    def body(model_text: str, *rest: Json) -> Json:
-        return {
-            "model": BOUND,
-            "thinking": {"type": "adaptive", "block_binding": drop},
-            "system": [text("system", 600, mark=MARK)],
-            "messages": [user("q1"), *rest],
-        }
-
-    first = (await claude(lab, body("x"), betas=BINDING)).json()["content"]
-    marked = {"type": "text", "text": "q2", "cache_control": MARK}
-    rest = [assistant(*first), user(marked)]
-    read, written, _ = figures(await claude(lab, body("x", *rest), betas=BINDING))
-    assert (read, written > 0) == (600, True)
-    edited = body("x", *rest)
-    edited["messages"][0] = user("q3")
-    assert figures(await claude(lab, edited, betas=BINDING))[0] == 600
+    body = base()
+    body["thinking"]["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
+    body["system"] = [text("system", 600)]
+    body["messages"] = [user("q1")]
+    body["tools"] = [tool("a")]
+    for n in range(1, 4):
+        response = await claude(lab, body, betas=BINDING)
+        assert response.json()["input_transformations"] == []
+        marked = {"type": "text", "text": f"q{n + 1}", "cache_control": MARK}
+        body["messages"] += [assistant(*response.json()["content"]), user(marked)]
+    whole = sum(figures(await claude(lab, body, betas=BINDING)))
+    del body["messages"][3]["content"][0]  # the second of three: the third is behind a gap
+    read, written, uncached = figures(await claude(lab, body, betas=BINDING))
+    thought = -(-len('assistant{"thinking":"thought 1","type":"thinking"}') // 4)
+    assert read + written + uncached == whole - 2 * thought
+    pieces = [
+        'tools{"description":"d","input_schema":{"type":"object"},"name":"a"}',
+        'user{"text":"q1","type":"text"}',
+        'assistant{"text":"a1","type":"text"}',
+        'user{"text":"q2","type":"text"}',
+    ]
+    assert read == 600 + thought + sum(-(-len(piece) // 4) for piece in pieces)

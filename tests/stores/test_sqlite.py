@@ -251,8 +251,8 @@ async def test_an_append_that_asyncio_cancels_midway_is_carried_to_its_end(
     reading = asyncio.ensure_future(store.read("s"))
     for _ in range(3):  # impatience changes nothing
         append.cancel()
-        for _ in range(5):
-            await asyncio.sleep(0)
+        for _ in range(20):
+            await anyio.to_thread.run_sync(int)
         assert not append.done() and not reading.done()
     gate.opened.set()
     with pytest.raises(asyncio.CancelledError):
@@ -277,6 +277,18 @@ async def test_an_append_that_asyncio_cancels_before_its_turn_writes_nothing(
     gate.opened.set()
     await first
     assert await store.read("s") == [b"x"]
+
+
+async def test_an_append_that_asyncio_cancels_on_its_way_to_the_thread_writes_nothing(
+    store: SqliteStore,
+) -> None:
+    lease = await store.acquire("s")
+    append = asyncio.ensure_future(store.append(lease, 0, [b"x"]))
+    await asyncio.sleep(0)
+    append.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await append
+    assert await store.read("s") == []
 
 
 async def test_a_lease_taken_while_asyncio_cancels_is_given_back(
@@ -315,6 +327,18 @@ async def test_a_cancel_scope_lets_an_append_end_and_succeed(
             group.start_soon(cancel)
     assert done == ["acknowledged"]
     assert await store.read("s") == [b"x"]
+
+
+@pytest.mark.parametrize("how", ["release", "aclose"])
+async def test_cleaning_up_is_not_cancelled(
+    store: SqliteStore, raw: sqlite3.Connection, how: str
+) -> None:
+    lease = await store.acquire("s")
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await (store.release(lease) if how == "release" else store.aclose())
+    assert raw.execute("SELECT nonce FROM leases").fetchall() == [(None,)]
+    assert (store._db is None) is (how == "aclose")
 
 
 async def test_closing_waits_for_what_is_under_way(

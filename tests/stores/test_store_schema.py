@@ -8,7 +8,9 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -280,16 +282,44 @@ async def test_a_lock_that_is_not_given_up(path: Path, monkeypatch: pytest.Monke
     await store.aclose()
 
 
-async def test_a_place_without_a_write_ahead_log(
+async def test_opening_waits_for_another_opener(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """SQLite gives up at once when two switch a new file to the write-ahead log."""
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE IF NOT EXISTS gone (x)")
+    other.execute("DROP TABLE gone")
+    other.execute("BEGIN IMMEDIATE")
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            other.execute("ROLLBACK")
+
+    monkeypatch.setattr(schema, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    store = await opened(path)
+    assert len(waits) == 3
+    assert store._db
+    assert store._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    await store.aclose()
+    other.close()
+
+
+async def test_opening_does_not_wait_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "BUSY_SECONDS", 0.05)
-    await (await opened(path)).aclose()
-    holder = sqlite3.connect(path, isolation_level=None)
-    holder.execute("PRAGMA journal_mode = DELETE")
-    holder.execute("BEGIN IMMEDIATE")  # nobody can switch to the log while this runs
-    assert "locked" in await refused(path)
-    holder.close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert "locked for 0.05 s" in await refused(path)
+    other.close()
+
+
+async def test_a_place_without_a_write_ahead_log_is_named(path: Path) -> None:
+    """A database in memory can have none, nor can some network disks."""
+    db = sqlite3.connect(":memory:")
+    with pytest.raises(StoreError, match=r"journal mode memory\): put it on a local disk"):
+        schema._set_wal(db, path)
+    db.close()
 
 
 async def test_an_old_sqlite_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import inspect
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,7 +12,7 @@ import msgspec
 import pytest
 
 from addendum.errors import ConfigurationError, ContentError
-from addendum.log.values import (ToolSchema)
+from addendum.log.values import ToolSchema
 from addendum.tools.dispatcher import CALL_TOOL
 from addendum.tools.functions import FunctionTool, ToolContext, as_tool, tool
 from addendum.tools.search import TOOL_SEARCH
@@ -380,8 +379,3 @@ def test_a_name_no_provider_takes_is_refused() -> None:
         tool(name="look up")(everything)
     with pytest.raises(ConfigurationError, match="not usable"):
         tool(lambda: None)
-
-
-def test_the_docstring_is_read_once_dedented() -> None:
-    assert inspect.getdoc(everything)
-    assert tool(everything).schema.description == "Take everything."

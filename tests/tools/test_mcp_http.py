@@ -130,6 +130,7 @@ class Raw:
         self.result = '{"content":[{"type":"text","text":"ok"}]}'
         self.status = 200
         self.session = "one"
+        self.slow = 0.0
         self.ended: list[str] = []
         self.headers: list[str | None] = []
         self.cancelled = anyio.Event()
@@ -138,6 +139,8 @@ class Raw:
     async def answer(self, request: Request) -> Response:
         self.headers.append(request.headers.get("authorization"))
         if request.method == "DELETE":
+            with anyio.move_on_after(self.slow):
+                await anyio.sleep_forever()
             self.ended.append(request.headers["mcp-session-id"])
             return Response(status_code=204)
         if request.method == "GET":
@@ -192,6 +195,17 @@ async def test_headers_are_sent_and_the_session_is_ended() -> None:
             await connection.ready(10)
         assert raw.ended == ["one"]
         assert set(raw.headers) == {"Bearer t0ken"}
+
+
+async def test_a_server_that_does_not_let_go_is_left() -> None:
+    raw = Raw()
+    raw.slow = 60
+    async with web() as site:
+        port = await site.up(raw.app)
+        async with connected(port) as connection:
+            await connection.ready(10)
+            began = anyio.current_time()
+        assert anyio.current_time() - began < 5
 
 
 async def test_an_expired_authorisation_is_an_error_and_no_removal() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextvars
 import importlib.util
+import itertools
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import mcp_types as types
 import msgspec
 import pytest
@@ -120,6 +123,19 @@ async def test_an_equal_list_changes_nothing_and_many_notices_are_one_reading() 
         assert server.lists - lists < 10
 
 
+async def test_tools_added_one_after_another_are_one_change() -> None:
+    server = in_process("s", [canned("a")])
+    async with connected(server, Timings(quiet=0.3)) as (connection, _):
+        await connection.ready(5)
+        for number in range(10):
+            await server.add(canned(f"b{number}"))
+            # Enough turns of the loop for a list to be read between two of them.
+            for _ in range(300):
+                await anyio.lowlevel.checkpoint()
+        state = await connection.until(lambda s: s.revision > 1, 5)
+        assert (state.revision, len(state.tools)) == (2, 11)
+
+
 class CountingServer(CannedServer):
     """Counts the lists it gave, and can give a prepared one instead of its own."""
 
@@ -162,6 +178,30 @@ async def test_a_lost_connection_keeps_the_tools_and_comes_back_by_itself() -> N
         state = await connection.until(lambda s: s.status == "ready", 5)
         assert (names(state), state.revision, state.error) == (["a"], 1, None)
         assert {tuple(names(s)) for s in seen if s.revision} == {("a",)}
+
+
+async def test_the_pauses_between_attempts_double() -> None:
+    class Absent:
+        @asynccontextmanager
+        async def connect(self) -> AsyncGenerator[Any]:
+            attempts.append(anyio.current_time())
+            if len(attempts) == 6:
+                enough.set()
+            raise ConnectionError("absent")
+            yield
+
+    attempts: list[float] = []
+    enough = anyio.Event()
+    async with connected(Absent(), Timings(first_pause=0.01, longest_pause=0.08)) as (
+        connection,
+        _,
+    ):
+        await connection.ready(5)
+        with anyio.fail_after(10):
+            await enough.wait()
+    gaps = [later - earlier for earlier, later in itertools.pairwise(attempts)]
+    for gap, pause in zip(gaps, [0.01, 0.02, 0.04, 0.08, 0.08], strict=True):
+        assert gap > pause * 0.9
 
 
 async def test_a_call_brings_a_server_back_before_its_pause_is_over() -> None:
@@ -262,6 +302,71 @@ async def test_a_list_over_the_limits_keeps_the_old_one(monkeypatch: pytest.Monk
         await server.remove("c")
         state = await connection.until(lambda s: s.revision == 2, 5)
         assert (names(state), state.error) == (["a", "b"], None)
+
+
+async def test_a_list_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from addendum.tools import mcp_link
+
+    class Endless(CannedServer):
+        async def _list(self, context: Any, params: Any) -> Any:
+            page = await super()._list(context, params)
+            return page.model_copy(update={"next_cursor": "again"})
+
+    monkeypatch.setattr(mcp_link, "MAX_PAGES", 5)
+    async with connected(Endless("s", [])) as (connection, _):
+        state = await connection.ready(5)
+        assert state.status == "failed"
+        assert state.error is not None
+        assert "more than 5 pages" in state.error
+
+
+async def test_a_connection_lost_while_listing_is_no_fault_of_the_list() -> None:
+    class Stuck(CountingServer):
+        async def _list(self, context: Any, params: Any) -> Any:
+            result = await super()._list(context, params)
+            if stuck:
+                reading.set()
+                await anyio.sleep_forever()
+            return result
+
+    stuck: list[bool] = []
+    reading = anyio.Event()
+    server = Stuck("s", [canned("a")])
+    async with connected(server) as (connection, seen):
+        await connection.ready(5)
+        stuck.append(True)
+        await server.announce()
+        with anyio.fail_after(5):
+            await reading.wait()
+        await server.drop()
+        stuck.clear()
+        await server.back()
+        await connection.until(lambda s: s.status == "ready", 5)
+        assert "lost" in [state.status for state in seen]
+        assert not [state for state in seen if "list of tools" in (state.error or "")]
+
+
+async def test_what_belongs_to_a_caller_goes_with_its_calls_only() -> None:
+    class Looking(CannedServer):
+        async def _list(self, context: Any, params: Any) -> Any:
+            listed.append(mark.get())
+            return await super()._list(context, params)
+
+        async def _call(self, context: Any, params: Any) -> Any:
+            called.append(mark.get())
+            return await super()._call(context, params)
+
+    mark = contextvars.ContextVar("mark", default="nobody's")
+    listed: list[str] = []
+    called: list[str] = []
+    async with connected(Looking("s", [canned("a")])) as (connection, _):
+        mark.set("first")
+        await connection.ready(5)
+        await connection.call("a", b"{}", timeout=5)
+        mark.set("second")
+        await connection.call("a", b"{}", timeout=5)
+    assert set(listed) == {"nobody's"}
+    assert called == ["first", "second"]
 
 
 async def test_a_first_list_over_the_limits_fails_and_joins_later(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from addendum.tools.mcp import CallOutcome, ServerSpec, ServerState
@@ -148,7 +149,8 @@ async def test_a_program_that_is_not_there_or_ends_at_once_is_told(tmp_path: Pat
 async def test_a_stopped_server_lets_calls_time_out_and_is_replaced(
     classic: tuple[str, ...],
 ) -> None:
-    async with served(classic) as connection:
+    # It is not asked to end, which it could not: only a kill is in time.
+    async with served(classic, msgspec.structs.replace(FAST, grace=60)) as connection:
         await connection.ready(10)
         first = connection.pid
         assert first is not None

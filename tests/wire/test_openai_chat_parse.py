@@ -1,67 +1,25 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import Raw
+from tests.wire.chat_events import DONE, Json, answer, calls, chunk, native, piece, read
 
-from addendum import encoding
 from addendum.errors import ProviderBusy, ProviderRefused, StreamBroken
-from addendum.log.values import (Call, Usage)
+from addendum.log.values import Call, Usage
 from addendum.wire.answer import (
     Answer,
     CallArguments,
     CallStarted,
-    Delta,
     Parser,
     ReasoningDelta,
     TextDelta,
 )
 from addendum.wire.openai_chat.parse import ChatParser, parse_body
-from addendum.wire.sse import SseEvent, SseParser
-
-Json = dict[str, Any]
-DONE = b"[DONE]"
-
-
-def chunk(delta: Json | None = None, finish: str | None = None, **more: Any) -> Json:
-    choice = {"index": 0, "delta": delta or {}, "finish_reason": finish, "logprobs": None}
-    about = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "m-1"}
-    return {**about, "choices": [choice], "usage": None, **more}
-
-
-def piece(index: Any = 0, ident: Any = None, name: Any = None, arguments: Any = None) -> Json:
-    """Return a piece of a call; what is not given is absent."""
-    function = {"name": name, "arguments": arguments}
-    given = {"index": index, "id": ident, "function": function, "type": "function"}
-    return {k: v for k, v in given.items() if v is not None}
-
-
-def calls(*pieces: Json) -> Json:
-    return chunk({"tool_calls": list(pieces)})
-
-
-def read(events: list[Json | bytes]) -> tuple[ChatParser, list[Delta]]:
-    parser = ChatParser()
-    deltas: list[Delta] = []
-    for event in events:
-        data = event if isinstance(event, bytes) else json.dumps(event).encode()
-        deltas.extend(parser.feed(SseEvent(None, data)))
-    return parser, deltas
-
-
-def answer(*events: Json | bytes, finish: str = "stop") -> Answer:
-    return read([*events, chunk(finish=finish), DONE])[0].finish()
-
-
-def native(found: Answer) -> bytes:
-    (raw,) = found.native
-    return bytes(raw)
+from addendum.wire.sse import SseEvent
 
 
 def test_it_is_a_parser() -> None:
@@ -254,6 +212,7 @@ def test_pieces_of_reasoning_details_become_whole_entries() -> None:
         detail(text="let ", index=0, signature=None),
         detail(text="me", index=0),
         detail(signature="sig", index=0, text=None),
+        detail(signature=None, index=0, text=None),
         encrypted,
         {**encrypted, "id": "e2"},
         detail(text="again", index=1, id="r1"),
@@ -308,6 +267,7 @@ def test_the_signature_beside_a_call_goes_back() -> None:
         ),
         ({"prompt_cache_hit_tokens": 4, "prompt_cache_miss_tokens": 5}, (9, 4, None, None)),
         ({"prompt_tokens": 9, "prompt_cache_miss_tokens": 5}, (9, 4, None, None)),
+        ({"prompt_tokens": 9, "prompt_cache_hit_tokens": 4}, (9, 4, None, None)),
         ({"prompt_tokens": 9, "cached_tokens": 4}, (9, 4, None, None)),
         ({"prompt_tokens": 9, "num_cached_tokens": 4}, (9, 4, None, None)),
         ({"prompt_tokens": 9, "cache_write_tokens": 3}, (9, None, 3, None)),
@@ -432,92 +392,3 @@ def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
 def test_a_body_that_is_no_completion(body: bytes) -> None:
     with pytest.raises(StreamBroken):
         parse_body(body)
-
-
-# Random content: streamed anyhow, it is the same answer as the body that was not streamed.
-
-
-@st.composite
-def pieces(draw: st.DrawFn, whole: str) -> list[str]:
-    cuts = draw(st.lists(st.integers(0, len(whole)), max_size=4))
-    return [whole[a:b] for a, b in pairwise([0, *sorted(cuts), len(whole)])]
-
-
-@given(st.data())
-def test_a_stream_split_anyhow_is_the_body(data: st.DataObject) -> None:
-    draw = data.draw
-    message: Json = {"role": "assistant", "content": draw(st.none() | st.text())}
-    deltas: list[Json] = [{"role": "assistant"}]
-    for field in draw(st.sampled_from([(), ("reasoning_content",), ("reasoning",), ("refusal",)])):
-        message[field] = draw(st.text())
-        deltas += [{field: part} for part in draw(pieces(message[field]))]
-    if message["content"] is not None:
-        deltas += [{"content": part} for part in draw(pieces(message["content"]))]
-    named = st.tuples(
-        st.text(min_size=1), st.text(min_size=1), st.text() | st.just('{"q" :\n"\\u00e9"}')
-    )
-    made = draw(st.lists(named, max_size=3, unique_by=lambda call: call[0]))
-    if made:
-        message["tool_calls"] = [piece(None, *call) for call in made]
-    for index, (ident, name, arguments) in enumerate(made):
-        first, *rest = draw(pieces(arguments))
-        blank = draw(st.sampled_from([None, ""]))
-        deltas.append({"tool_calls": [piece(index, ident, name, first)]})
-        deltas += [{"tool_calls": [piece(index, blank, blank, part)]} for part in rest]
-    usage = {"prompt_tokens": 5, "num_cached_tokens": 2, "completion_tokens": 1}
-    about = {"id": "chatcmpl-1", "model": "m-1"}
-    choice = {"index": 0, "message": message, "finish_reason": "x"}
-    body = encoding.encode({**about, "choices": [choice], "usage": usage})
-    events = [
-        *(chunk(delta) for delta in deltas),
-        chunk(finish="x"),
-        {**about, "choices": [], "usage": usage},
-    ]
-    lines = [
-        b"data:" + (encoding.encode(e) if draw(st.booleans()) else json.dumps(e).encode())
-        for e in events[:-1]
-    ]
-    lines += [b"data: " + encoding.encode(events[-1]), b"data: [DONE]"]
-    end = draw(st.sampled_from([b"\n\n", b"\r\n\r\n", b"\r\r"]))
-    stream = end.join(lines)
-    cuts = draw(st.lists(st.integers(0, len(stream)), max_size=6))
-    framing, parser = SseParser(), ChatParser()
-    told: list[Delta] = []
-    for a, b in pairwise([0, *sorted(cuts), len(stream)]):
-        for event in framing.feed(stream[a:b]):
-            told.extend(parser.feed(event))
-    for event in framing.close():
-        told.extend(parser.feed(event))
-    found = parser.finish()
-    assert found == parse_body(body)
-    assert found.calls == tuple(Call(i, n, text or "{}") for i, n, text in made)
-    # A call without arguments is told when the answer ends.
-    started = {d.index: d.id for d in told if isinstance(d, CallStarted)}
-    assert [started[place] for place in range(len(made))] == [call[0] for call in made]
-    assert found.reasoning == "".join(d.text for d in told if isinstance(d, ReasoningDelta))
-    assert sorted(found.text) == sorted("".join(d.text for d in told if isinstance(d, TextDelta)))
-    for place, call in enumerate(found.calls):
-        parts = [d.text for d in told if isinstance(d, CallArguments) and d.index == place]
-        assert "".join(parts) == call.arguments
-
-
-def test_split_at_every_byte() -> None:
-    events = [
-        chunk({"content": "é😀", "reasoning_content": "ü"}),
-        calls(piece(0, "a", "f", '{"q": ')),
-        calls(piece(0, arguments='"é"}')),
-        chunk(finish="stop"),
-    ]
-    stream = b"".join(b"data: " + encoding.encode(event) + b"\n\n" for event in events)
-    stream += b"data: [DONE]\n\n"
-
-    def parsed(*chunks: bytes) -> Answer:
-        framing, parser = SseParser(), ChatParser()
-        for part in chunks:
-            for event in framing.feed(part):
-                parser.feed(event)
-        return parser.finish()
-
-    whole = parsed(stream)
-    assert all(parsed(stream[:cut], stream[cut:]) == whole for cut in range(len(stream)))
-    assert parsed(*(stream[i : i + 1] for i in range(len(stream)))) == whole

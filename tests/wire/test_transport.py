@@ -359,17 +359,24 @@ async def test_leaving_early_closes_the_response(serve: Serve) -> None:
 
 async def test_many_at_once(serve: Serve) -> None:
     counts: list[int] = []
-    async with (
-        serve(saying(chunked(b"data: 1\n\n", b"data: 2\n\n"))) as server,
-        transport() as wire,
-    ):
+    everybody = anyio.Event()
+
+    async def script(server: Any, stream: anyio.abc.SocketStream) -> bool:
+        if len(server.bodies) == 120:
+            everybody.set()
+        await everybody.wait()
+        await stream.send(chunked(b"data: 1\n\n", b"data: 2\n\n"))
+        return True
+
+    async with serve(script) as server, transport() as wire:
 
         async def read() -> None:
             counts.append(len(await events(wire, request(server.url))))
 
-        async with anyio.create_task_group() as group:
-            for _ in range(120):
-                group.start_soon(read)
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                for _ in range(120):
+                    group.start_soon(read)
     assert counts == [2] * 120
 
 
@@ -421,3 +428,14 @@ async def test_an_error_body_is_read_to_a_limit(serve: Serve) -> None:
             await events(wire, request(server.url))
     assert len(str(caught.value)) < 700
     assert len(refusal_text(caught.value)) == 16 * 1024
+
+
+async def test_an_error_body_without_end_is_left(serve: Serve) -> None:
+    async def script(server: Any, stream: anyio.abc.SocketStream) -> bool:
+        await stream.send(b"HTTP/1.1 400 Bad\r\ntransfer-encoding: chunked\r\n\r\n")
+        while True:
+            await stream.send(b"400\r\n" + b"x" * 1024 + b"\r\n")
+
+    async with serve(script) as server, transport() as wire:
+        with anyio.fail_after(10), pytest.raises(ProviderRefused, match="answered 400: xxx"):
+            await events(wire, request(server.url))

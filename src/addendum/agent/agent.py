@@ -21,11 +21,11 @@ from addendum.routes import Lifetime, Route, TailChoice, ToolChanges, resolve
 from addendum.stores import DEFAULT_URL, open_store
 from addendum.tools.catalogue import Pin, read_catalogue
 from addendum.tools.dispatcher import CanDispatch
-from addendum.tools.functions import FunctionTool, as_tool
+from addendum.tools.functions import as_tool
 from addendum.tools.mcp import ServerSpec
 from addendum.tools.mcp_file import server_specs
 from addendum.tools.mcp_pool import ServerPool, default_pool
-from addendum.tools.registry import Registry
+from addendum.tools.registry import AnyTool, Registry
 from addendum.wire.transport import Transport
 
 
@@ -108,7 +108,7 @@ class Agent:
         instructions: str = "",
         conversation_instructions: str = "",
         turn_instructions: str | None = None,
-        tools: Sequence[FunctionTool | Callable[..., Any]] = (),
+        tools: Sequence[AnyTool | Callable[..., Any]] = (),
         mcp_servers: Mapping[str, Mapping[str, Any]] | Sequence[ServerSpec] = (),
         tool_changes: ToolChanges = "auto",
         tool_dispatch: bool | ToolDispatch = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import anyio
 from msgspec import Struct
@@ -91,8 +91,3 @@ def _bounded(outcome: Outcome, limit: int) -> Outcome:
         kept = data[:limit].decode(errors="ignore")
         text = f"{kept}\n[cut: the result had {len(data):,} bytes, {limit:,} are shown]"
     return Outcome(text, outcome.is_error, outcome.code)
-
-
-def by_name(entries: Mapping[str, Entry], name: str) -> Entry | None:
-    """Return the entry of a tool, if it is active."""
-    return entries.get(name)

@@ -96,7 +96,7 @@ def log_header(
     if before is None:
         log.append(RequestHeader(header, "initial"))
         return False
-    seq, preceding = before
+    preceding = before[1]
     changed = not same_header(preceding.header, header)
     if first:
         reason = "resume"

@@ -12,7 +12,14 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from addendum.log.events import AssistantMessage, CacheBreak, Event, RequestContext, RequestSent
+from addendum.log.events import (
+    AssistantMessage,
+    CacheBreak,
+    Event,
+    RequestContext,
+    RequestSent,
+    RouteDowngrade,
+)
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Usage
 from addendum.prompt.blocks import Prompt
@@ -104,6 +111,7 @@ class Requests:
         self._scanned = 0
         self._latest: RequestContext | None = None
         self._last_used: dict[str, int] = {}
+        self._rejected: dict[tuple[str, str], frozenset[str]] = {}
 
     # -- epochs -----------------------------------------------------------------------------
 
@@ -117,6 +125,9 @@ class Requests:
                 self._number = data.number
             elif isinstance(data, AssistantMessage):
                 self._last_used[data.route] = event.time
+            elif isinstance(data, RouteDowngrade):
+                known = self._rejected.get((data.route, data.endpoint), frozenset())
+                self._rejected[data.route, data.endpoint] = known.union(data.rejected)
         self._scanned = len(self._log.events)
 
     def recorded(self, route: str) -> RequestContext | None:
@@ -124,6 +135,11 @@ class Requests:
         self._scan()
         found = self._contexts.get(route)
         return found[1] if found and found[1].rendering in KNOWN_RENDERINGS else None
+
+    def rejected(self, route: Route) -> frozenset[str]:
+        """Return the fields that the route's endpoint has refused in this session."""
+        self._scan()
+        return self._rejected.get((route.name, route.endpoint.base_url), frozenset())
 
     def log_context(self, context: RequestContext) -> None:
         """Log the epoch's context where it differs from the latest one in the log."""

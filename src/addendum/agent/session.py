@@ -286,6 +286,7 @@ class Session:
             caching=agent.caching,
             ttl=agent.ttl,
             rendering=RENDERING,
+            rejected=self.requests.rejected(route),
         )
         if recorded is None:
             return fresh
@@ -381,7 +382,7 @@ class Session:
         from addendum.agent.agent import new_id
 
         name = session_id or new_id()
-        lease = await self._store.acquire(name)
+        lease = await self._store.acquire(name, parent=self.id)
         child = self.log.fork(name)
         await child.flush(self._store, lease)
         await self._store.release(lease)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from addendum.errors import ConfigurationError
 from addendum.log.events import ToolPolicy, ToolSwitch
-from addendum.tools.functions import FunctionTool, as_tool
+from addendum.tools.functions import as_tool
+from addendum.tools.registry import AnyTool
 
 if TYPE_CHECKING:
     from addendum.agent.session import Session
@@ -32,7 +33,7 @@ class SessionTools:
         await self._session.registry.disable(server)
         return await self._log(ToolSwitch("server", server, False, by))
 
-    async def add(self, tool: FunctionTool | Callable[..., Any], *, by: str = "user") -> int:
+    async def add(self, tool: AnyTool | Callable[..., Any], *, by: str = "user") -> int:
         """Add a function tool, or replace the one of that name."""
         ready = as_tool(tool)
         self._session.registry.add(ready)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import anyio
@@ -75,8 +76,8 @@ class Turn:
 
     async def run(self, text: str) -> TurnResult:
         """Run the turn to its end; whatever ends it, the log is valid."""
-        if not text.strip():
-            raise ConfigurationError("the message is empty; write something")
+        if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError("the message is empty or no text; write something")
         session, log = self._session, self._session.log
         turn = log.turns + 1
         log.append(TurnStart(turn))
@@ -207,31 +208,11 @@ class Turn:
     # -- the request ------------------------------------------------------------------------
 
     async def _ask(self, context: RequestContext) -> Answer:
-        session, log = self._session, self._session.log
-        for _ in range(3):
-            ready = session.requests.prepare(session.route, context, session.config())
-            try:
-                return await exchange(session, ready, self._emit, self._keep, self._figures)
-            except ProviderError as error:
-                self._attempt(error)
-                softer = downgrade(session, context, error)
-                if softer is None:
-                    await session.flush()
-                    raise
-                self._emit(
-                    Notice(
-                        f"{session.route.name} refused tool changes; going on by {softer.projection}"
-                    )
-                )
-                context = softer
-                session.requests.log_context(context)
-            finally:
-                self._parser = None
-        raise ProviderRefused(
-            f"{session.route.name} refuses every form of tool changes; use another route",
-            session=session.id,
-            route=session.route.name,
+        answer = await ask(
+            self._session, context, self._emit, self._keep, self._figures, self._attempt
         )
+        self._parser = None
+        return answer
 
     def _keep(self, parser: Parser) -> None:
         self._parser = parser
@@ -253,6 +234,7 @@ class Turn:
                 partial.usage,
             )
         )
+        self._parser = None
 
     # -- the answer -------------------------------------------------------------------------
 
@@ -371,6 +353,39 @@ def _search_entry(session: Session) -> Entry:
     return Entry(TOOL_SEARCH, run)
 
 
+async def ask(
+    session: Session,
+    context: RequestContext,
+    emit: Callable[[StreamEvent], None],
+    keep: Callable[[Parser], None],
+    figures: list[RequestFigures],
+    failed: Callable[[ProviderError], None],
+    *,
+    instruction: str | None = None,
+) -> Answer:
+    """Prepare and send a request; once more in a weaker form if its tool changes are refused."""
+    for _ in range(3):
+        ready = session.requests.prepare(
+            session.route, context, session.config(), instruction=instruction
+        )
+        try:
+            return await exchange(session, ready, emit, keep, figures)
+        except ProviderError as error:
+            failed(error)
+            softer = downgrade(session, context, error)
+            if softer is None:
+                await session.flush()
+                raise
+            emit(Notice(f"{context.route} refused tool changes; going on by {softer.projection}"))
+            context = softer
+            session.requests.log_context(context)
+    raise ProviderRefused(
+        f"{context.route} refuses every form of tool changes; use another route",
+        session=session.id,
+        route=context.route,
+    )
+
+
 async def exchange(
     session: Session,
     ready: Ready,
@@ -436,7 +451,7 @@ def downgrade(
     text = refusal_text(error)
     if any(word in text for word in ("must precede", "must directly follow", "must follow")):
         return None
-    rejected = tuple(sorted(name for name in fields(session.route, context) if name in text))
+    rejected = rejected_fields(text, fields(session.route, context))
     softer = weaker(session.route, context, rejected)
     if softer is not None:
         session.log.append(
@@ -451,6 +466,19 @@ def downgrade(
     return softer
 
 
+_CULPRIT = re.compile(r"Input tag '([\w-]+)' found|unknown variant `([\w-]+)`")
+
+
+def rejected_fields(text: str, names: Collection[str]) -> tuple[str, ...]:
+    """Return which of the fields a refusal is about.
+
+    A strict parser names the one it met, and beside it the path and all it would have taken.
+    """
+    found = {name for name in names if name in text}
+    met = {name for match in _CULPRIT.finditer(text) for name in match.groups() if name}
+    return tuple(sorted(found & met or found))
+
+
 async def compact(session: Session, summary: str | None) -> str:
     """Replace the conversation by a summary, asking the model for one if none is given."""
     log = session.log
@@ -461,14 +489,15 @@ async def compact(session: Session, summary: str | None) -> str:
     if summary is None:
         context = session.current_context()
         session.requests.log_context(context)
-        ready = session.requests.prepare(
-            session.route,
+        answer = await ask(
+            session,
             context,
-            session.config(),
+            lambda _: None,
+            lambda _: None,
+            [],
+            lambda _: None,
             instruction=compaction_request(COMPACTION_INSTRUCTION),
         )
-        figures: list[RequestFigures] = []
-        answer = await exchange(session, ready, lambda _: None, lambda _: None, figures)
         summary, usage, route = answer.text, answer.usage, session.route.name
         if not summary.strip():
             raise ConfigurationError(

@@ -145,40 +145,46 @@ def tail_stands(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Viol
         spoken = [each for each in reading.segments if each.type != "message"]
         body = parse(record.body)
         texts = [text_of(fields(resolve(body, each.path))) for each in spoken]
-        human = _human(spoken, texts, record.human)
+        carriers = [
+            at
+            for at, each in enumerate(spoken)
+            if each.tail
+            or (record.tail == "kept" and each.kind == "message" and record.tail_text in texts[at])
+        ]
+        human = _human(spoken, texts, carriers, record.human)
         if human is None:
             yield violation("V7", reading, "", "there is no human message for the instructions")
         elif record.tail == "scoped":
             yield from _scoped(reading, spoken, texts, human)
         else:
-            yield from _beside(reading, spoken, texts, human)
+            yield from _beside(reading, spoken, texts, carriers, human)
 
 
-def _human(spoken: Sequence[Segment], texts: Sequence[str], human: str | None) -> int | None:
+def _human(
+    spoken: Sequence[Segment], texts: Sequence[str], carriers: Sequence[int], human: str | None
+) -> int | None:
     """Return the place of the newest human message."""
     if human:
-        own = [at for at, each in enumerate(spoken) if each.role == "user" and not each.tail]
-        same = [at for at in own if texts[at] == human] or [at for at in own if human in texts[at]]
+        own = [at for at, each in enumerate(spoken) if each.role == "user"]
+        same = [at for at in own if texts[at] == human]
+        same = same or [at for at in own if at not in carriers and human in texts[at]]
         if same:
             return same[-1]
-    return next((at for at in newest_human(spoken) if not spoken[at].tail), None)
+    return next((at for at in newest_human(spoken) if at not in carriers), None)
 
 
 def _beside(
-    reading: Reading, spoken: Sequence[Segment], texts: Sequence[str], human: int
+    reading: Reading,
+    spoken: Sequence[Segment],
+    texts: Sequence[str],
+    carriers: Sequence[int],
+    human: int,
 ) -> Iterator[Violation]:
     record = reading.record
     places = {human - 1}
     first = not any(each.role == "assistant" for each in spoken[:human])
     if record.tail == "kept" or (record.route.startswith("openrouter") and first):
         places.add(human + 1)
-    tail = record.tail_text or ""
-    carriers = [
-        at
-        for at, text in enumerate(texts)
-        if spoken[at].kind == "message"
-        and (spoken[at].tail if record.tail == "moved" else tail in text)
-    ]
     if not places & set(carriers):
         text = f"no {record.tail} instructions stand beside the newest human message"
         yield violation("V7", reading, spoken[human].path, text)

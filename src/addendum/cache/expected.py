@@ -54,8 +54,8 @@ def prospect(reading: Reading, earlier: Sequence[Reading], rules: CacheRules) ->
     age = reading.record.time_sent - base.record.time_sent
     proven = stored(base, rules, limit=limit, age=age)
     whole = _with_output(base, reading, proven, common) if rules.kind == "units" else proven
-    kept = _kept(base, common, reading.record.declared)
-    ceiling = whole if kept is None else stored(base, rules, limit=min(limit, kept), age=age)
+    kept = _kept(base, reading, common)
+    ceiling = whole if kept >= limit else stored(base, rules, limit=kept, age=age)
     return Prospect(
         base,
         _within(whole, reading, rules),
@@ -119,26 +119,32 @@ def _limit(base: Reading, reading: Reading) -> int:
     return tail
 
 
-def _kept(base: Reading, common: int, declared: Sequence[Declared]) -> int | None:
+def _kept(base: Reading, reading: Reading, common: int) -> int:
     """Return how many segments of the base stand in front of what was declared to break.
 
-    Where the bytes agree beyond the declared part, what agrees is kept too. None: no break.
+    Where the bytes agree beyond the declared part, what agrees is kept too.
     """
-    ends = [_front(base, each.at, common) for each in declared]
-    return min(ends, default=None)
+    # Hidden text in front of the tools comes and goes with the last deferred tool.
+    hidden = base.settings.get("deferral") != reading.settings.get("deferral")
+    ends = [len(base.rendered)]
+    for each in reading.record.declared:
+        if each.at in ("settings", "none") or (each.at == "tools" and hidden):
+            ends.append(0)
+        else:
+            ends.append(max(_front(base, each.at), common))
+    return min(ends)
 
 
-def _front(base: Reading, at: str, common: int) -> int:
-    if at in ("settings", "none"):
-        return 0
+def _front(base: Reading, at: str) -> int:
+    """Return how many segments of the base stand in front of a part of it."""
     if at == "tools":
-        return max(0, common)
+        return 0
     if at == "system":
-        return max(base.tools_end, common)
+        return base.tools_end
     if at == "messages":
-        return max(base.system_end, common)
-    place = next((i for i, each in enumerate(base.rendered) if each.message == at), None)
-    return max(len(base.rendered) if place is None else place, common)
+        return base.system_end
+    whole = len(base.rendered)
+    return next((place for place in range(whole) if base.rendered[place].message == at), whole)
 
 
 def _with_output(base: Reading, reading: Reading, input_: Boundary, common: int) -> Boundary:

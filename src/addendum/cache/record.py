@@ -7,16 +7,17 @@ the caller brings the provider's own counting rule, and else estimated by bytes 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from addendum.errors import ConfigurationError
-from addendum.log.values import (BreakReason, Definitions, Projection, TailMode, Usage)
+from addendum.log.values import BreakReason, Definitions, Projection, TailMode, Usage
 from addendum.wire.anthropic_messages import segments as anthropic_messages
 from addendum.wire.openai_chat import segments as openai_chat
-from addendum.wire.segment import Segment, fields, parse
+from addendum.wire.segment import Json, Segment, fields, parse
 
 Count: TypeAlias = Callable[[Segment], int]
 """The provider's own rule: tokens of one segment. An approximation does not belong here."""
@@ -104,7 +105,7 @@ class Reading(Struct, frozen=True):
     segments: tuple[Segment, ...]
     rendered: tuple[Segment, ...]
     chain: tuple[str, ...]
-    settings: dict[str, str]
+    settings: Mapping[str, str]
     explicit_only: bool
     totals: tuple[int, ...] = ()
     exact: tuple[bool, ...] = ()
@@ -166,11 +167,11 @@ class Reading(Struct, frozen=True):
 class Wire(Protocol):
     """What is asked of a wire module."""
 
-    def segments(self, body: bytes, tail: str | None = None) -> tuple[Segment, ...]:
+    def segments(self, body: bytes | Json, tail: str | None = None) -> tuple[Segment, ...]:
         """Return a body's segments in cache order."""
         ...
 
-    def settings(self, body: bytes) -> dict[str, str]:
+    def settings(self, body: bytes | Json) -> dict[str, str]:
         """Return digests of the settings that count for the prefix."""
         ...
 
@@ -193,17 +194,6 @@ def wire_of(record: RequestRecord) -> Wire:
     return found
 
 
-def segments_of(record: RequestRecord) -> tuple[Segment, ...]:
-    """Return a record's segments, the moved tail flagged.
-
-    Raises:
-        ConfigurationError: Nothing takes its wire apart.
-        ContentError: Its body is not a JSON object.
-    """
-    tail = record.tail_text if record.tail == "moved" else None
-    return wire_of(record).segments(record.body, tail or None)
-
-
 def readings(
     records: Sequence[RequestRecord], *, count: Count | None = None, deferred_outside: bool = True
 ) -> tuple[Reading, ...]:
@@ -224,7 +214,8 @@ def readings(
 
 
 def _read(record: RequestRecord, deferred_outside: bool) -> Reading:
-    segments = segments_of(record)
+    wire, body = wire_of(record), parse(record.body)
+    segments = wire.segments(body, record.tail_text if record.tail == "moved" else None)
     rendered = tuple(
         each
         for each in segments
@@ -235,9 +226,9 @@ def _read(record: RequestRecord, deferred_outside: bool) -> Reading:
     for each in rendered:
         state.update(each.key.encode() + b"\n")
         chain.append(state.hexdigest())
-    options = fields(parse(record.body).get("prompt_cache_options"))
+    options = fields(body.get("prompt_cache_options"))
     explicit_only = options.get("mode") == "explicit"
-    settings = wire_of(record).settings(record.body)
+    settings = MappingProxyType(wire.settings(body))
     return Reading(record, segments, rendered, tuple(chain), settings, explicit_only)
 
 

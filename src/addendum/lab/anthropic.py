@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 from addendum import encoding
 from addendum.lab import anthropic_answer, anthropic_rules, anthropic_thinking, facts
@@ -159,12 +158,9 @@ def heard(asked: Asked) -> list[Heard]:
     """Return the conversation as the scripted model hears it."""
     found: list[Heard] = []
     for message in asked.messages:
-        role: Literal["user", "assistant"]
-        if message.role == "system":
-            continue
-        role = message.role
-        texts = tuple(block["text"] for block in message.blocks if block["type"] == "text")
-        found.append(Heard(role, texts))
+        if message.role != "system":
+            texts = tuple(block["text"] for block in message.blocks if block["type"] == "text")
+            found.append(Heard(message.role, texts))
     return found
 
 

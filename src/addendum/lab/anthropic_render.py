@@ -226,9 +226,7 @@ def _automatic(blocks: list[Block], body: Json) -> list[Block]:
     if automatic is None:
         return blocks
     lifetime = automatic.get("ttl", "5m")
-    at = max((at for at, block in enumerate(blocks) if block.markable), default=None)
-    if at is None:
-        return blocks
+    at = max(at for at, block in enumerate(blocks) if block.markable)
     if blocks[at].mark not in (None, lifetime):
         raise Refusal("cache_control: the last block already has a mark with another ttl")
     return [

@@ -83,7 +83,7 @@ def check_choice(asked: Asked, model: ClaudeModel) -> None:
     Raises:
         Refusal: The model or another setting forbids it.
     """
-    choice: dict[str, Any] = asked.body.get("tool_choice", {})
+    choice: dict[str, Any] = asked.body.get("tool_choice") or {}
     forced = choice.get("type") in ("any", "tool")
     if choice and not asked.tools:
         raise Refusal("tool_choice: may only be specified while providing `tools`")

@@ -144,7 +144,7 @@ def _settings(body: Json, dialect: Dialect) -> None:
         raise Refusal("max_tokens: Input should be greater than or equal to 0")
     _type("stream", body.get("stream", False), bool)
     thinking = _type("thinking", body.get("thinking", {"type": "disabled"}), dict)
-    kind = thinking.get("type")
+    kind = _word(thinking, "type")
     allowed = {"enabled": "budget_tokens display", "adaptive": "display", "disabled": ""}
     if kind not in allowed:
         raise _tag("thinking", kind, allowed)
@@ -158,19 +158,21 @@ def _settings(body: Json, dialect: Dialect) -> None:
             raise Refusal("thinking.enabled.budget_tokens: Input should be >= 1024")
         if budget >= limit:
             raise Refusal("`max_tokens` must be greater than `thinking.budget_tokens`")
-    binding = thinking.get("block_binding", {})
+    binding = _type("thinking.block_binding", thinking.get("block_binding", {}), dict)
     _fields("thinking.block_binding", binding, fields("", "prefix_mismatch_behavior"))
     if binding.get("prefix_mismatch_behavior", "error") not in ("error", "drop_block"):
         raise Refusal(
             "thinking.block_binding.prefix_mismatch_behavior: Input should be 'error' or"
             " 'drop_block'"
         )
+    _type("output_config", body.get("output_config", {}), dict)
     choice = body.get("tool_choice")
     if choice is not None:
         kinds = ("auto", "any", "none", "tool") if dialect.forced_name else ("auto", "any", "none")
-        if _type("tool_choice", choice, dict).get("type") not in kinds:
-            raise _tag("tool_choice", choice.get("type"), kinds)
-        named = "name" if choice["type"] == "tool" else ""
+        kind = _word(_type("tool_choice", choice, dict), "type")
+        if kind not in kinds:
+            raise _tag("tool_choice", kind, kinds)
+        named = "name" if kind == "tool" else ""
         _fields("tool_choice", choice, fields(f"type {named}", "disable_parallel_tool_use"))
     if dialect.marks and "cache_control" in body:
         _mark("", body, dialect)
@@ -178,7 +180,7 @@ def _settings(body: Json, dialect: Dialect) -> None:
 
 def _tool(path: str, entry: Any, dialect: Dialect) -> Json:
     tool = _type(path, entry, dict)
-    kind = tool.get("type", "custom")
+    kind = _word(tool, "type", "custom")
     if kind != "custom":
         if kind not in dialect.hosted:
             raise _tag(path, kind, {"custom", *dialect.hosted} if "type" in dialect.tool[1] else [])
@@ -218,7 +220,7 @@ def _is_schema(text: bytes) -> bool:
 
 def _message(path: str, entry: Any, dialect: Dialect) -> Message:
     message = _type(path, entry, dict)
-    role = message.get("role")
+    role = cast(Role, _word(message, "role"))
     if role == "system" and "system" not in dialect.blocks:
         raise Refusal(f"{path}: {dialect.no_system}")
     if role not in dialect.blocks:
@@ -255,7 +257,7 @@ def _message(path: str, entry: Any, dialect: Dialect) -> Message:
 def _block(
     path: str, block: Json, role: str, known: Mapping[str, Fields], dialect: Dialect | None = None
 ) -> None:
-    kind: str = block.get("type", "")
+    kind = _word(block, "type")
     if kind not in known:
         if kind in _CHANGES and (role != "system" or (dialect and dialect.misplaced_changes)):
             raise Refusal(f"{path}: {kind} blocks can only be in `system` messages")
@@ -296,6 +298,7 @@ def _result(path: str, block: Json, dialect: Dialect) -> None:
     for at, each in enumerate(blocks):
         _block(f"{path}.content.{at}", each, "user", inner)
         _mark(f"{path}.content.{at}", each, dialect)
+        _type(f"{path}.content.{at}.tool_name", each.get("tool_name", ""), str)
     kinds = {each["type"] for each in blocks}
     if "tool_reference" in kinds and len(kinds) > 1:
         raise Refusal(f"{path}: Tool definitions cannot be mixed with other content")
@@ -306,14 +309,15 @@ def _change(path: str, block: Json, dialect: Dialect) -> None:
     kinds = {"tool_reference": fields("type name")}
     if dialect.inline and block["type"] == "tool_addition":
         kinds["tool_definition"] = fields("type definition")
-    if tool.get("type") not in kinds:
-        raise _tag(f"{path}.tool", tool.get("type"), kinds)
-    _fields(f"{path}.tool", tool, kinds[tool["type"]])
-    if tool["type"] == "tool_reference":
+    kind = _word(tool, "type")
+    if kind not in kinds:
+        raise _tag(f"{path}.tool", kind, kinds)
+    _fields(f"{path}.tool", tool, kinds[kind])
+    if kind == "tool_reference":
         _type(f"{path}.tool.name", tool["name"], str)
         return
     definition = _type(f"{path}.tool.definition", tool["definition"], dict)
-    if definition.get("type", "custom") != "custom":
+    if _word(definition, "type", "custom") != "custom":
         raise Refusal(
             f"{path}.tool.definition: a tool of type {definition['type']!r} cannot be defined by"
             " value; declare it in `tools`"
@@ -330,8 +334,8 @@ def _mark(path: str, holder: Json, dialect: Dialect) -> None:
     place = f"{path}.cache_control" if path else "cache_control"
     _fields(place, _type(place, mark, dict), fields("type", "ttl"))
     if mark["type"] != "ephemeral":
-        raise _tag(place, mark["type"], ("ephemeral",))
-    if mark.get("ttl", "5m") not in CLAUDE_LIFETIME_SECONDS.value:
+        raise _tag(place, _word(mark, "type"), ("ephemeral",))
+    if _word(mark, "ttl", "5m") not in CLAUDE_LIFETIME_SECONDS.value:
         raise Refusal(f"{place}.ephemeral.ttl: Input should be '5m' or '1h'")
 
 
@@ -371,6 +375,12 @@ def _type(path: str, value: Any, kind: type[Any]) -> Any:
         words = {dict: "an object", list: "an array", str: "a valid string", int: "a valid integer"}
         raise Refusal(f"{path}: Input should be {words.get(kind, 'a valid boolean')}")
     return value
+
+
+def _word(value: Json, name: str, default: str = "") -> str:
+    """Return a field that should be a word; anything else is no word that is known."""
+    found = value.get(name, default)
+    return found if isinstance(found, str) else ""
 
 
 def _tag(path: str, found: Any, expected: Any) -> Refusal:

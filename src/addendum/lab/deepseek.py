@@ -127,10 +127,13 @@ class DeepSeek:
     def _answer(self, call: Call) -> Reply:
         credential = _credential(call)
         body = json_body(call)
-        name = body.get("model")
-        if name not in facts.DEEPSEEK_MODELS.value:
-            raise Refusal(f"model: {name!r} is not one of {', '.join(facts.DEEPSEEK_MODELS.value)}")
-        asked = read(body, _dialect(name, body, call.switches))
+        name = str(body.get("model"))
+        changes = facts.deepseek_model(name)
+        if changes is None:
+            raise Refusal(
+                f"model: {name!r} is not supported; use deepseek-flash or deepseek-v4-pro"
+            )
+        asked = read(body, _dialect(changes, body, call.switches))
         anthropic_rules.check_tools(asked.tools)
         anthropic_rules.check_messages(asked.messages)
         anthropic_rules.check_choice(asked, facts.ClaudeModel(minimum=0))
@@ -172,8 +175,7 @@ class DeepSeek:
         )
 
 
-def _dialect(name: str, body: Json, switches: Switches) -> Dialect:
-    changes = facts.DEEPSEEK_MODELS.value[name]
+def _dialect(changes: bool, body: Json, switches: Switches) -> Dialect:
     blocks: dict[Role, dict[str, Fields]] = {"user": _USER, "assistant": _ASSISTANT}
     no_system = "unknown variant `system`, expected `user` or `assistant`"
     if not changes and b'"tool_addition"' in encoding.encode(body.get("messages")):

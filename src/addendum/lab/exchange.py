@@ -33,7 +33,7 @@ class Refusal(Exception):
         code: str | None = None,
         param: str | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message.replace("\n", " "))
         self.status = status
         self.kind = kind
         self.code = code

@@ -145,11 +145,21 @@ def claude_model(name: str) -> ClaudeModel | None:
 
 
 _DEEPSEEK = "api-docs.deepseek.com, Context Caching"
-DEEPSEEK_MODELS: Fact[dict[str, bool]] = Fact(
-    {"deepseek-flash": True, "deepseek-v4-pro": False},
+DEEPSEEK_MODELS: Fact[tuple[tuple[str, bool], ...]] = Fact(
+    (("deepseek-flash", True), ("deepseek-v4-flash.*", True), ("deepseek-v4-pro", False)),
     "deepseek-harness catalogue, as quoted downstream: True takes system messages and additions",
     "reported",
 )
+
+
+def deepseek_model(name: str) -> bool | None:
+    """Return whether a DeepSeek model takes tool changes, or None if there is no such model."""
+    for pattern, changes in DEEPSEEK_MODELS.value:
+        if re.fullmatch(pattern, name):
+            return changes
+    return None
+
+
 DEEPSEEK_MINIMUM_TOKENS = Fact(
     64, f"{_DEEPSEEK}: the last figure published, no longer in the page", "assumed"
 )

@@ -61,7 +61,7 @@ class OpenAIChat:
         details: Json
         begin: Callable[[], None]
         if model.exact:
-            options: Mapping[str, Any] = body.get("prompt_cache_options", {})
+            options: Mapping[str, Any] = body.get("prompt_cache_options") or {}
             mode = options.get("mode", "implicit")
             priced = self._exact.price(asked, key=scope, mode=mode, now=call.now)
             details = {"cached_tokens": priced.read, "cache_write_tokens": priced.written}

@@ -157,8 +157,8 @@ def _settings(body: Json, dialect: ChatDialect) -> None:
     for name in ("tool_choice", "parallel_tool_calls"):
         if name in body and not body.get("tools"):
             raise _bad(f"'{name}' is only allowed when 'tools' are specified.", name)
-    if dialect.breakpoints and "prompt_cache_options" in body:
-        options = body["prompt_cache_options"]
+    options = body.get("prompt_cache_options")
+    if dialect.breakpoints and options is not None:
         _known("prompt_cache_options", options, {"mode", "ttl"})
         if options.get("mode", "implicit") not in ("implicit", "explicit"):
             raise _wrong("prompt_cache_options.mode", "'implicit' or 'explicit'")
@@ -236,11 +236,11 @@ def _message(path: str, message: Any, dialect: ChatDialect) -> list[tuple[int, b
 def _part(path: str, value: Any, role: str, dialect: ChatDialect) -> bool:
     """Check one part of a content list; return whether it carries a breakpoint."""
     part = cast(Json, value) if isinstance(value, dict) else Json()
-    kind = part.get("type")
+    kind = str(part.get("type"))
     if kind not in _PARTS[role]:
         names = " and ".join(f"'{each}'" for each in sorted(_PARTS[role]))
-        raise _bad(f"Invalid value: {kind!r}. Supported values are: {names}.", path)
-    names = {"type", str(kind)}
+        raise _bad(f"Invalid value: '{kind}'. Supported values are: {names}.", path)
+    names = {"type", kind}
     if dialect.breakpoints and role != "assistant":
         names.add("prompt_cache_breakpoint")
     _known(path, part, names)

@@ -42,17 +42,14 @@ class Segment(msgspec.Struct, frozen=True):
         return -(-len(self.text) // 4)
 
 
-def segment(kind: str, value: Any) -> Segment:
+def segment(kind: str, value: dict[str, Any]) -> Segment:
     """Return the segment that `value` makes.
 
     Args:
         kind: Where it stands: `tools`, `system`, `user`, `assistant`, ...
-        value: JSON-like data; marks in it are ignored.
+        value: A JSON-like object; marks in it are ignored.
     """
-    bare = unmarked(value)
-    if isinstance(bare, dict):
-        bare = dict(sorted(cast(dict[str, Any], bare).items()))
-    return Segment(kind.encode() + encoding.encode(bare))
+    return Segment(kind.encode() + encoding.encode(dict(sorted(unmarked(value).items()))))
 
 
 def filler(kind: str, tokens: int) -> Segment:
@@ -70,18 +67,16 @@ def stream(segments: Iterable[Segment]) -> bytes:
     return b"".join(each.text.ljust(4 * each.tokens, b"\0") for each in segments)
 
 
-def unmarked(value: Any) -> Any:
-    """Return JSON-like data without cache marks, at the levels where a mark may stand.
+def unmarked(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON-like object without cache marks, at the levels where a mark may stand.
 
     Those are the value itself and, one level down, the blocks of a `content` list and an inline
     `definition`. Arguments and schemas are left alone: there the same word would be data.
     """
-    if not isinstance(value, dict):
-        return value
-    block = {k: v for k, v in cast(dict[str, Any], value).items() if k not in MARKS}
+    block = {k: v for k, v in value.items() if k not in MARKS}
     content = block.get("content")
     if isinstance(content, list):
-        block["content"] = [unmarked(each) for each in cast(list[Any], content)]
+        block["content"] = [unmarked(each) for each in cast(list[dict[str, Any]], content)]
     tool = block.get("tool")
     if isinstance(tool, dict) and "definition" in tool:
         tool = cast(dict[str, Any], tool)

@@ -1,7 +1,8 @@
 """Events to bytes and back.
 
 An encoded event is one JSON object: `seq`, `time`, `surface_op`, `sources` where present,
-`ignorable` where a reader may skip the type, and `data`, whose `type` names the event type.
+`ignorable` where a reader may skip the type, and `data`, whose `type` names the event type. A field
+that this release does not know is refused like an unknown type: it could be content.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from msgspec import Raw, Struct
 
 from addendum import encoding
 from addendum.errors import LogError, UnknownEvent
-from addendum.log.events import (IGNORABLE_TYPES, Event, EventData, Span, Unknown)
+from addendum.log.events import IGNORABLE_TYPES, Event, EventData, Span, Unknown
 
 
 class _Stored(Struct, omit_defaults=True):
@@ -32,6 +33,7 @@ class _Type(Struct):
 _envelope = msgspec.json.Decoder(_Stored)
 _type = msgspec.json.Decoder(_Type)
 _data = msgspec.json.Decoder(EventData)
+_fields = msgspec.json.Decoder(dict[str, Raw])
 _known: frozenset[str] = frozenset(
     str(kind.__struct_config__.tag) for kind in cast("tuple[type[Struct], ...]", EventData.__args__)
 )
@@ -55,7 +57,7 @@ def decode_event(stored: bytes) -> Event:
     """Return the event; an unknown type that may be ignored comes back as `Unknown`.
 
     Raises:
-        UnknownEvent: The type is unknown and required.
+        UnknownEvent: The type is unknown and required, or one of its fields is unknown.
         LogError: It is no event.
     """
     try:
@@ -71,6 +73,13 @@ def decode_event(stored: bytes) -> Event:
             )
         # A copy: Raw fields would otherwise keep the whole stored event in memory.
         data = _data.decode(bytes(envelope.data))
+        unknown = _fields.decode(envelope.data).keys() - {"type", *data.__struct_fields__}
+        if unknown:
+            raise UnknownEvent(
+                f"{kind} has a field {min(unknown)!r} that this release does not know; "
+                "open the log with a newer addendum",
+                seq=envelope.seq,
+            )
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LogError(f"the store holds something that is no event: {error}") from error
     return Event(envelope.seq, envelope.time, data, envelope.surface_op, envelope.sources)

@@ -14,7 +14,27 @@ import anyio
 from addendum import encoding
 from addendum.errors import AppendRefused, Conflict, ContentError, LogError
 from addendum.log import codec
-from addendum.log.events import (SURFACE_TYPES, AssistantMessage, CacheBreak, DeveloperMessage, EndSeed, Event, EventData, RequestHeader, ServerInstructions, SessionStart, Span, StepEnd, StepStart, SurfaceOp, ToolCall, ToolResult, TurnEnd, TurnStart, UserMessage)
+from addendum.log.events import (
+    SURFACE_TYPES,
+    AssistantMessage,
+    CacheBreak,
+    DeveloperMessage,
+    EndSeed,
+    Event,
+    EventData,
+    RequestHeader,
+    ServerInstructions,
+    SessionStart,
+    Span,
+    StepEnd,
+    StepStart,
+    SurfaceOp,
+    ToolCall,
+    ToolResult,
+    TurnEnd,
+    TurnStart,
+    UserMessage,
+)
 from addendum.log.store import Lease, Store
 from addendum.log.surface import Surface
 from addendum.log.values import ToolAddition, ToolRemoval
@@ -320,8 +340,8 @@ class SessionLog:
                 code, text = (
                     "TOOL_OUTCOME_UNKNOWN",
                     (
-                        f"{reason} after this tool was started; whether it had an effect is unknown. "
-                        "Look before you call it again."
+                        f"{reason} after this tool was started; whether it had an effect is "
+                        "unknown. Look before you call it again."
                     ),
                 )
             else:

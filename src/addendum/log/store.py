@@ -57,12 +57,15 @@ class Store(Protocol):
         """The address it was opened with."""
         ...
 
-    async def acquire(self, session: str, *, create: bool = True) -> Lease:
+    async def acquire(
+        self, session: str, *, create: bool = True, parent: str | None = None
+    ) -> Lease:
         """Take the session's lease, or take it over from a holder that is gone.
 
         Args:
             session: Id; 1 to 200 printable characters without `/`.
             create: Whether a session that does not exist is made.
+            parent: Of a session that is made: the one it was forked from.
 
         Raises:
             SessionBusy: Another living writer holds it; the message names the holder.

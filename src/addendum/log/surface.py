@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from addendum.errors import AppendRefused
-from addendum.log.events import (SURFACE_TYPES, Event, Span, SystemMessage)
+from addendum.log.events import SURFACE_TYPES, Event, Span, SystemMessage
 
 
 class Surface:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, get_args
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from addendum import encoding
 
@@ -96,22 +96,26 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     cache_read: int | None = None
     cache_write: int | None = None
     output: int | None = None
-    raw: Raw | None = None
+    raw: Raw | UnsetType = UNSET
 
 
-class ToolAddition(Struct, frozen=True, tag_field="type", tag="tool-addition"):
+class ToolAddition(
+    Struct, frozen=True, tag_field="type", tag="tool-addition", forbid_unknown_fields=True
+):
     """A name that became callable; its definition stands in the header named by `header_seq`."""
 
     tool_name: str
 
 
-class ToolRemoval(Struct, frozen=True, tag_field="type", tag="tool-removal"):
+class ToolRemoval(
+    Struct, frozen=True, tag_field="type", tag="tool-removal", forbid_unknown_fields=True
+):
     """A name that is no longer callable."""
 
     tool_name: str
 
 
-class DeveloperText(Struct, frozen=True, tag_field="type", tag="text"):
+class DeveloperText(Struct, frozen=True, tag_field="type", tag="text", forbid_unknown_fields=True):
     """Text beside tool blocks."""
 
     text: str

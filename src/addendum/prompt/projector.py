@@ -229,9 +229,9 @@ class Projector:
             return None
         found = self._prompt
         if not self.context.prompt_update:
-            # A route that reads one prompt reads the latest: nothing older may stay visible.
+            # A route that reads one prompt reads the latest. An emptied one says nothing.
             for node in nodes[self._nodes :]:
-                if isinstance(node.data, SystemMessage):
+                if isinstance(node.data, SystemMessage) and not node.data.empty:
                     found = node
         elif isinstance(nodes[0].data, SystemMessage):
             found = nodes[0]
@@ -307,7 +307,7 @@ class Projector:
             group.users.append(node)
             group.last = node.seq
         elif isinstance(data, SystemMessage):
-            if settling:
+            if settling and not data.empty:
                 self._prompt = node
             # The head stands in front of all messages; a later prompt joins the history.
             if self.context.prompt_update and not data.empty and node.seq != self._head:

@@ -148,7 +148,7 @@ class SqliteStore:
         except anyio.get_cancelled_exc_class():
             # By asyncio alone: the lease may have been taken, and nobody would know of it.
             with CancelScope(shield=True), contextlib.suppress(StoreError):
-                await self._give_back([claim])
+                await self._give_back([(session, claim)])
             raise
         self._claims[session, lease.token] = claim
         return lease
@@ -158,7 +158,7 @@ class SqliteStore:
         claim = self._claims.pop((lease.session, lease.token), None)
         if claim:
             with CancelScope(shield=True):
-                await self._give_back([claim])
+                await self._give_back([(lease.session, claim)])
 
     async def renew(self, lease: Lease) -> None:
         """Keep the lease alive for another `leases.LEASE_MS`.
@@ -270,7 +270,7 @@ class SqliteStore:
 
     async def aclose(self) -> None:
         """Give back the leases that are still held, and close the file, cancelled or not."""
-        claims = list(self._claims.values())
+        claims = [(session, claim) for (session, _), claim in self._claims.items()]
         self._claims.clear()
 
         with CancelScope(shield=True):
@@ -283,13 +283,13 @@ class SqliteStore:
                     if db:
                         await self._in_thread(sqlite3.Connection.close, db)
 
-    async def _give_back(self, claims: Sequence[Claim]) -> None:
+    async def _give_back(self, claims: Sequence[tuple[str, Claim]]) -> None:
         """Mark leases as free; those that were taken over have another nonce by now."""
 
         def work(db: sqlite3.Connection) -> None:
             db.executemany(
-                "UPDATE leases SET nonce = NULL WHERE nonce = ?",
-                [(claim.nonce,) for claim in claims],
+                "UPDATE leases SET nonce = NULL WHERE session = ? AND nonce = ?",
+                [(session, claim.nonce) for session, claim in claims],
             )
 
         await self._write(work)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from addendum import encoding
 from addendum.errors import ConfigurationError
@@ -25,7 +25,7 @@ class PinnedTool(Struct, frozen=True, omit_defaults=True):
     name: str
     description: str
     parameters: Raw
-    annotations: Raw | None = None
+    annotations: Raw | UnsetType = UNSET
 
 
 class Pin(Struct, frozen=True, omit_defaults=True):
@@ -39,7 +39,12 @@ class Pin(Struct, frozen=True, omit_defaults=True):
         """Return the pin of a settled state."""
         return cls(
             tuple(
-                PinnedTool(tool.name, tool.description, tool.parameters, tool.annotations)
+                PinnedTool(
+                    tool.name,
+                    tool.description,
+                    tool.parameters,
+                    UNSET if tool.annotations is None else tool.annotations,
+                )
                 for tool in state.tools
             ),
             state.instructions,
@@ -52,7 +57,7 @@ class Pin(Struct, frozen=True, omit_defaults=True):
                 tool.name,
                 tool.description,
                 tool.parameters,
-                tool.annotations,
+                None if isinstance(tool.annotations, UnsetType) else tool.annotations,
                 encoding.digest(
                     encoding.encode([tool.name, tool.description])
                     + encoding.canonical(tool.parameters)

@@ -34,7 +34,7 @@ from msgspec import Raw, Struct
 
 from addendum import encoding
 from addendum.errors import ContentError
-from addendum.log.values import (Call, ToolSchema)
+from addendum.log.values import Call, ToolSchema
 from addendum.tools.envelope import (
     MAX_ARGUMENTS,
     inner_text,
@@ -375,14 +375,12 @@ def _checked(real: Call, schema: ToolSchema, scope: _Scope, moved: bool) -> Reso
 
 
 def _unknown_target(name: str, scope: _Scope) -> str:
-    near = _near(name, scope)
-    hint = f" Did you mean {' or '.join(_quoted(found) for found in near)}?" if near else ""
-    move = (
-        f"find the exact name with {TOOL_SEARCH_NAME}"
-        if scope.search_bound
-        else "use a name from the latest announcement of tools"
-    )
-    return f"there is no tool {_quoted(name)} in this conversation.{hint} Otherwise {move}."
+    message = f"there is no tool {_quoted(name)} in this conversation."
+    if near := _near(name, scope):
+        message += f" Did you mean {' or '.join(_quoted(found) for found in near)}?"
+    if scope.search_bound:
+        return f"{message} {TOOL_SEARCH_NAME} finds the exact name."
+    return f"{message} Take the name from the latest announcement of tools."
 
 
 def _near(name: str, scope: _Scope) -> list[str]:
@@ -394,10 +392,14 @@ def _near(name: str, scope: _Scope) -> list[str]:
     wanted = loose(name[:100])
     names = sorted(set(scope.registry) - set(scope.bound) - set(scope.disabled))
     near = [found for found in names if loose(found).rpartition("__")[2] == wanted]
-    likely = get_close_matches(wanted, {loose(found): found for found in names}, n=12)
-    near += [found for like in likely for found in names if loose(found) == like]
+    if not near:
+        like = get_close_matches(wanted, [loose(found) for found in names], n=12, cutoff=0.7)
+        near = sorted(
+            (found for found in names if loose(found) in like),
+            key=lambda found: (like.index(loose(found)), found),
+        )
     allowed: list[str] = []
-    for found in dict.fromkeys(near):
+    for found in near:
         if scope.may_dispatch(found, scope.registry[found]):
             allowed.append(found)
         if len(allowed) == 3:

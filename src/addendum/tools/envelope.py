@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from addendum import encoding
 from addendum.errors import ContentError
-from addendum.log.values import (ToolSchema)
+from addendum.log.values import ToolSchema
 
 MAX_ARGUMENTS = 4 * 1024 * 1024
 """Bytes that the argument text of one call may have."""

@@ -25,7 +25,7 @@ from msgspec import Raw, Struct
 
 from addendum import encoding
 from addendum.errors import ConfigurationError, ContentError
-from addendum.log.values import (ToolSchema)
+from addendum.log.values import ToolSchema
 from addendum.tools.dispatcher import RESERVED_NAMES
 from addendum.tools.docstrings import describe
 from addendum.tools.names import check_function_names

@@ -149,12 +149,17 @@ def deferred(tool: ToolSchema) -> ToolSchema:
 
 def declarations(history: ToolHistory) -> tuple[ToolSchema, ...]:
     """Return all declarations of the series: initial ones, then later ones, deferred."""
+    later = list(definitions(history).values())[len(history.tools) :]
+    return (*history.tools, *(deferred(tool) for tool in later))
+
+
+def definitions(history: ToolHistory) -> dict[str, ToolSchema]:
+    """Return the series' definitions as they were logged, by name, in order of declaration."""
     found = {tool.name: tool for tool in history.tools}
     for update in history.updates:
         for tool in update.additions:
-            if tool.name not in found:
-                found[tool.name] = deferred(tool)
-    return tuple(found.values())
+            found.setdefault(tool.name, tool)
+    return found
 
 
 def project_tool_updates(
@@ -184,13 +189,12 @@ def project_tool_updates(
     if mode is None:
         return _without_updates(messages), undeferred(_known_order(active_tools, history))
     if history is None or not _current(messages, active_tools, history):
-        return _without_updates(messages), tuple(active_tools)
+        return _without_updates(messages), _offering(active_tools)
     declared = declarations(history)
     active = {tool.name for tool in active_tools}
     if mode == "addition-only":
         declared = tuple(tool for tool in declared if tool.name in active)
     if declared and all(tool.defer_loading for tool in declared):
-        # Providers refuse a list that offers nothing from the start.
         return _without_updates(messages), undeferred(active_tools)
     return filter_updates(messages, declared, mode, history), declared
 
@@ -253,6 +257,11 @@ def _means_something(
     return True
 
 
+def _offering(tools: Sequence[ToolSchema]) -> tuple[ToolSchema, ...]:
+    """Return the tools with their flags, unless all have one: providers refuse such a list."""
+    return undeferred(tools) if all(tool.defer_loading for tool in tools) else tuple(tools)
+
+
 def _without_updates(messages: Sequence[_M]) -> Sequence[_M]:
     kept = [message for message in messages if not isinstance(message.data, DeveloperMessage)]
     return messages if len(kept) == len(messages) else kept
@@ -261,15 +270,21 @@ def _without_updates(messages: Sequence[_M]) -> Sequence[_M]:
 def _known_order(
     active_tools: Sequence[ToolSchema], history: ToolHistory | None
 ) -> tuple[ToolSchema, ...]:
-    """Order the active tools as they were first declared, new names last.
+    """Order the active tools as they were first declared, new names last, in their first bytes.
 
     A tool list that only grows at the end shares the longest prefix with the one before.
     """
     if history is None:
         return tuple(active_tools)
-    rank = {tool.name: place for place, tool in enumerate(declarations(history))}
-    last = len(rank)
-    return tuple(sorted(active_tools, key=lambda tool: rank.get(tool.name, last)))
+    known = definitions(history)
+    rank = {name: place for place, name in enumerate(known)}
+    same = [
+        known[tool.name]
+        if tool.name in known and known[tool.name].identity() == tool.identity()
+        else tool
+        for tool in active_tools
+    ]
+    return tuple(sorted(same, key=lambda tool: rank.get(tool.name, len(rank))))
 
 
 def _current(
@@ -282,6 +297,12 @@ def _current(
         for message in messages
         if isinstance(message.data, DeveloperMessage) and message.seq in wanted
     ] != [update.message_id for update in history.updates]:
+        return False
+    known = definitions(history)
+    if any(
+        tool.name not in known or known[tool.name].identity() != tool.identity()
+        for tool in active_tools
+    ):
         return False
     return reached(history, messages) == {tool.name for tool in active_tools}
 

@@ -90,7 +90,6 @@ class _Live:
     def __init__(self, link: Link, tasks: TaskGroup) -> None:
         self.link = link
         self.tasks = tasks
-        self.jobs: set[_Job] = set()
         self.probing = False
         self.over = False
 
@@ -204,14 +203,12 @@ class Connection:
                 "unreachable",
             )
         job = _Job(tool, cast("dict[str, Any]", parsed))
-        live.jobs.add(job)
         live.tasks.start_soon(_perform, live.link, job)
         try:
             # Not left to the SDK: it would wait without end to write to a process that hangs.
             with anyio.move_on_at(deadline):
                 await job.done.wait()
         finally:
-            live.jobs.discard(job)
             if not job.done.is_set():
                 job.scope.cancel()
         if job.outcome is not None:
@@ -352,9 +349,6 @@ class Connection:
                 live.over = True
                 self._live = None
                 tasks.cancel_scope.cancel()
-                # A call whose task never began has nobody else to end it.
-                for job in live.jobs:
-                    job.done.set()
 
     async def _watch(self, live: _Live) -> None:
         await live.link.lost.wait()
@@ -385,6 +379,7 @@ class Connection:
             await answered.wait()
         live.probing = False
         if not answered.is_set():
+            live.link.child.kill()
             self._end(live, "it no longer answers")
 
     def _note_change(self) -> None:
@@ -410,10 +405,9 @@ class Connection:
             try:
                 listing, seen = await self._settled(live, fresh)
             except Exception as error:
-                # A broken connection shows here first, and is no fault of the list.
+                # A broken connection shows here first, and is no fault of the list: it ends this
+                # task in the meantime.
                 await anyio.sleep(self._timings.quiet)
-                if live.link.lost.is_set():
-                    return
                 known = self.state.revision > 0
                 reason = f"its list of tools cannot be used: {live.link.reason(error)}"
                 self._publish(status="ready" if known else "failed", error=reason)
@@ -454,6 +448,7 @@ class Connection:
             self._enter(live)
             with anyio.move_on_at(sure_at):
                 await self._changed(seen)
+                await anyio.sleep(self._timings.quiet)
 
     def _doubtful(self, listing: Listing, fresh: bool) -> bool:
         """Return whether a list looks like a server that is not all there yet.

@@ -34,7 +34,6 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.transport_context import TransportContext
 from pydantic import RootModel, ValidationError
 
-from addendum import __version__
 from addendum.encoding import MAX_TEXT, mend_surrogates
 from addendum.errors import ConfigurationError, ContentError
 from addendum.tools.mcp import (
@@ -53,6 +52,7 @@ from addendum.tools.mcp import (
     screen_tool,
 )
 from addendum.tools.mcp_stdio import Child, run_child
+from addendum.version import __version__
 
 # The SDK logs each bad line of a server with a traceback. Where the application set up no logging,
 # Python would print those into the user's terminal; with a handler of their own they go where the
@@ -63,7 +63,9 @@ for _name in ("mcp", "client"):
 _ClientStreams = Any
 """A pair of the SDK's (read, write) streams."""
 
-_MAX_PAGES = 1_000
+MAX_PAGES = 1_000
+"""Pages that one list may have."""
+
 _HTTP_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
 """Seconds, the SDK's own: 300 without a byte end a stream, and a subscription is opened again."""
 
@@ -138,9 +140,8 @@ class Link:
         self._notes = notes
         tools: dict[str, RemoteTool] = {}
         cursor: str | None = None
-        seen: set[str] = set()
         size = count = 0
-        for _ in range(_MAX_PAGES):
+        for _ in range(MAX_PAGES):
             try:
                 page = await self.session.list_tools(
                     params=types.PaginatedRequestParams(cursor=cursor)
@@ -179,10 +180,7 @@ class Link:
             if not cursor:
                 ordered = sorted(tools.values(), key=lambda tool: tool.name)
                 return Listing(tuple(ordered), self._instructions(), limited_notes(notes))
-            if cursor in seen:
-                break
-            seen.add(cursor)
-        raise ContentError("the list has pages without end")
+        raise ContentError(f"the list has more than {MAX_PAGES:,} pages")
 
     def _instructions(self) -> str | None:
         return limited_instructions(self.session.instructions)

@@ -54,7 +54,9 @@ class ServerPool:
         key = spec.key()
         if (timer := self._expiries.pop(key, None)) is not None:
             timer.cancel()
-        connection = self._connections.setdefault(key, Connection(spec, self.timings))
+        connection = self._connections.get(key)
+        if connection is None or connection.is_closed:
+            connection = self._connections[key] = Connection(spec, self.timings)
         connection.users += 1
         return connection
 

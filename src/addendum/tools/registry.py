@@ -7,9 +7,9 @@ connection changes no snapshot: only a switch, or a server's settled list, does.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import anyio
-import msgspec
 from msgspec import Struct
 
 from addendum.errors import ConfigurationError
@@ -22,6 +22,9 @@ from addendum.tools.mcp import RemoteTool, ServerSpec, ServerState
 from addendum.tools.mcp_pool import Connection, ServerPool
 from addendum.tools.names import check_function_names, model_name
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
+
+AnyTool: TypeAlias = FunctionTool[..., Any]
+"""A function tool of any signature."""
 
 
 class Outcome(Struct, frozen=True):
@@ -113,7 +116,7 @@ class Registry:
 
     def __init__(
         self,
-        functions: Sequence[FunctionTool],
+        functions: Sequence[AnyTool],
         servers: Sequence[ServerSpec],
         *,
         pool: ServerPool,
@@ -125,7 +128,7 @@ class Registry:
         if len({spec.name for spec in servers}) != len(servers):
             raise ConfigurationError("two MCP servers have the same name; rename one of them")
         self._functions = {tool.schema.name: tool for tool in functions}
-        self._added: dict[str, FunctionTool | ToolSchema] = {}
+        self._added: dict[str, AnyTool | ToolSchema] = {}
         self._off: set[str] = set()
         self._servers = {spec.name: _Server(spec) for spec in servers}
         self._order: list[str] = []
@@ -237,7 +240,7 @@ class Registry:
             await self._pool.release(connection)
         return True
 
-    def add(self, tool: FunctionTool) -> None:
+    def add(self, tool: AnyTool) -> None:
         """Add a tool by hand, or replace one of that name.
 
         Raises:
@@ -411,7 +414,7 @@ class Registry:
                 await self._pool.release(connection)
 
 
-def _function_entry(tool: FunctionTool) -> Entry:
+def _function_entry(tool: AnyTool) -> Entry:
     async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
         with anyio.move_on_after(seconds):
             return Outcome(await tool.invoke(arguments, context))
@@ -430,8 +433,3 @@ async def _absent(arguments: bytes, context: ToolContext, seconds: float) -> Out
         True,
         "absent",
     )
-
-
-def plain(schema: ToolSchema) -> ToolSchema:
-    """Return a definition without its deferral flag."""
-    return msgspec.structs.replace(schema, defer_loading=None)

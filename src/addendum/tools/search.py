@@ -21,7 +21,7 @@ from msgspec import Raw
 
 from addendum import encoding
 from addendum.errors import ContentError
-from addendum.log.values import (ToolSchema)
+from addendum.log.values import ToolSchema
 
 TOOL_SEARCH_NAME = "tool_search"
 """Name of the tool with which a model looks for tools."""

@@ -83,13 +83,13 @@ class Segment(Struct, frozen=True):
         return self.path.split("].", 1)[0] + "]" if "]." in self.path else self.path
 
 
-def parse(body: bytes) -> Json:
-    """Decode a captured body.
+def parse(body: bytes | Json) -> Json:
+    """Decode a captured body; one that is decoded already is given back.
 
     Raises:
         ContentError: It is not a JSON object.
     """
-    value = encoding.decode(body)
+    value = encoding.decode(body) if isinstance(body, bytes) else body
     if not isinstance(value, dict):
         raise ContentError("a request body must be a JSON object; capture the body, not the URL")
     return cast(Json, value)

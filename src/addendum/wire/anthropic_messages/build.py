@@ -10,7 +10,7 @@ Shapes: Claude docs "Mid-conversation system messages and tool changes", "Prompt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 from msgspec import Raw
 
@@ -234,9 +234,10 @@ def input_schema(parameters: Raw) -> Raw:
     raw = bytes(parameters)
     if raw.startswith(b'{"type":"object"') and not any(word.encode() in raw for word in _UNIONS):
         return parameters
-    value = encoding.decode(raw)
-    if not isinstance(value, dict):
+    decoded = encoding.decode(raw)
+    if not isinstance(decoded, dict):
         return Raw(b'{"type":"object"}')
+    value = cast("dict[str, Any]", decoded)
     if value.get("type") == "object" and not any(word in value for word in _UNIONS):
         return parameters
     kept = {key: part for key, part in value.items() if key not in _UNIONS}

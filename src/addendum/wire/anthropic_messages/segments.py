@@ -40,11 +40,11 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-def segments(body: bytes, tail: str | None = None) -> tuple[Segment, ...]:
+def segments(body: bytes | Json, tail: str | None = None) -> tuple[Segment, ...]:
     """Return the segments of a request in cache order.
 
     Args:
-        body: The captured body.
+        body: The captured body, or what it decodes to.
         tail: This turn's instructions where they are moved with the newest user message: the
             segment that carries them is flagged.
 
@@ -54,7 +54,7 @@ def segments(body: bytes, tail: str | None = None) -> tuple[Segment, ...]:
     return _Reader(parse(body)).read(tail)
 
 
-def settings(body: bytes) -> dict[str, str]:
+def settings(body: bytes | Json) -> dict[str, str]:
     """Return digests of the settings that count for the prefix, by name.
 
     A setting with its default value is the same as none. `deferral` stands for the hidden text

@@ -48,11 +48,11 @@ _SETTINGS = (
 )
 
 
-def segments(body: bytes, tail: str | None = None) -> tuple[Segment, ...]:
+def segments(body: bytes | Json, tail: str | None = None) -> tuple[Segment, ...]:
     """Return the segments of a request in cache order.
 
     Args:
-        body: The captured body.
+        body: The captured body, or what it decodes to.
         tail: This turn's instructions where they are moved with the newest user message: the
             segments that carry them are flagged.
 
@@ -70,7 +70,7 @@ def segments(body: bytes, tail: str | None = None) -> tuple[Segment, ...]:
     return reader.finish(tail)
 
 
-def settings(body: bytes) -> dict[str, str]:
+def settings(body: bytes | Json) -> dict[str, str]:
     """Return digests of the settings that count for the prefix, by name.
 
     `tool_choice` is none of them: the provider names it as the way to narrow the tools without

@@ -1,0 +1,107 @@
+"""From what a session sent to what the judge reads: records, cache rules, the lab's count."""
+
+from __future__ import annotations
+
+from addendum import encoding
+from addendum.agent.requests import Sent
+from addendum.agent.session import Session
+from addendum.cache.record import Declared, RequestRecord
+from addendum.cache.rules import CacheRules
+from addendum.log.events import SystemMessage, UserMessage
+from addendum.routes import CacheRules as RouteCache
+from addendum.wire.segment import Segment
+
+
+def rules_of(cache: RouteCache) -> CacheRules:
+    """Return the judge's rules for what a route's data says of its cache.
+
+    Where the data counts explicit marks beside an implicit one, the judge counts both.
+    """
+    implicit = 1 if cache.kind == "boundaries" else 0
+    rules = CacheRules(
+        cache.kind,
+        minimum=cache.minimum,
+        step=cache.step if cache.kind == "steps" else 1,
+        interval=(cache.step or None) if cache.kind == "units" else None,
+        max_marks=cache.max_marks + implicit,
+        lifetime=cache.default_lifetime_s or None,
+    )
+    if cache.kind == "marks":
+        return CacheRules(cache.kind, minimum=cache.minimum, lookback=cache.lookback)
+    return rules
+
+
+def lab_count(segment: Segment) -> int:
+    """Return the tokens of a segment by the lab's rule (`addendum.lab.tokens`).
+
+    The word in front of a segment's JSON is its role, and marks count nothing, so its size tells.
+    """
+    return -(-(len(segment.role) + segment.size) // 4)
+
+
+class Said:
+    """What a conversation's next requests say: the newest human message and its instructions.
+
+    Attributes:
+        human: The newest message that a person wrote, if it still stands.
+        tail: The instructions of its turn.
+    """
+
+    def __init__(self, session: Session) -> None:
+        newest = next(
+            (
+                node.data
+                for node in reversed(session.log.surface.nodes)
+                if isinstance(node.data, UserMessage)
+            ),
+            None,
+        )
+        self.human = None if newest is None else newest.text
+        self.tail = None if newest is None else newest.tail
+
+
+def record_of(session: Session, sent: Sent, n: int, said: Said) -> RequestRecord:
+    """Return the record of a request.
+
+    Args:
+        session: The session that sent it.
+        sent: The request.
+        n: Its number in the run.
+        said: The human message that it answers.
+    """
+    context = sent.context
+    static = _static_text(session)
+    return RequestRecord(
+        n=n,
+        turn=sent.turn,
+        session=sent.session,
+        route=context.route,
+        wire=context.wire,
+        body=sent.body,
+        usage=sent.usage,
+        time_sent=sent.sent,
+        time_answered=sent.answered,
+        status="failed" if sent.answered is None else "answered",
+        strategy=context.projection,
+        definitions=context.definitions,
+        removals=context.removals,
+        tail=context.tail,
+        tail_text=said.tail,
+        human=said.human,
+        # A rebound list is no head: there the body tells which tools stood in front.
+        head=None if context.projection == "rebind" else _head(session, static),
+        static_blocks=1 if static else 0,
+        declared=tuple(Declared(each.reason, each.at) for each in sent.breaks),
+        purpose="compaction" if sent.purpose == "compaction" else "turn",
+    )
+
+
+def _head(session: Session, static: str) -> str:
+    tools = [tool.identity() for tool in session.head_tools()]
+    return encoding.digest(encoding.encode([tools, static]))
+
+
+def _static_text(session: Session) -> str:
+    nodes = session.log.surface.nodes
+    first = nodes[0].data if nodes else None
+    return first.static if isinstance(first, SystemMessage) else ""

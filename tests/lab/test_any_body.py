@@ -1,0 +1,160 @@
+"""Whatever is sent, each provider answers: a refusal in its own shape, never an accident."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.lab.lab_requests import (
+    INLINE,
+    MARK,
+    Json,
+    add,
+    assistant,
+    define,
+    remove,
+    result,
+    system,
+    tool,
+    use,
+    user,
+)
+
+from addendum import encoding
+from addendum.lab.anthropic import Anthropic
+from addendum.lab.anthropic_thinking import Seal, sign
+from addendum.lab.deepseek import DeepSeek
+from addendum.lab.exchange import Call, Provider
+from addendum.lab.openai_chat import Compatible, OpenAIChat
+
+HEADERS = {
+    "x-api-key": "k",
+    "anthropic-version": "2023-06-01",
+    "anthropic-beta": INLINE,
+    "authorization": "Bearer k",
+}
+SIGNED = sign(Seal("claude-opus-5", "t", False, "", ""))
+MESSAGES: Json = {
+    "model": "claude-opus-5",
+    "max_tokens": 2000,
+    "cache_control": {"type": "ephemeral"},
+    "thinking": {"type": "adaptive", "display": "summarized"},
+    "tool_choice": {"type": "auto"},
+    "output_config": {"effort": "high"},
+    "system": [{"type": "text", "text": "s", "cache_control": MARK}],
+    "tools": [tool("a", cache_control=MARK), tool("b", defer_loading=True)],
+    "messages": [
+        user("hi"),
+        system(add("b"), define(tool("c")), remove("a")),
+        assistant({"type": "thinking", "thinking": "t", "signature": SIGNED}, use("c1", q=1)),
+        user(result("c1", [{"type": "text", "text": "ok"}]), "more"),
+    ],
+}
+UNITS: Json = {
+    "model": "deepseek-flash",
+    "max_tokens": 9,
+    "tools": [tool("a"), tool("b", defer_loading=True)],
+    "messages": [
+        user("hi"),
+        system(add("b")),
+        assistant({"type": "thinking", "thinking": "t", "signature": "x"}, use("c1", q=1)),
+        user(result("c1")),
+    ],
+}
+CHAT: Json = {
+    "model": "gpt-6.1-sol",
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "prompt_cache_options": {"mode": "implicit"},
+    "prompt_cache_key": "k",
+    "tools": [{"type": "function", "function": {"name": "a", "parameters": {"type": "object"}}}],
+    "messages": [
+        {"role": "developer", "content": "d"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "x", "prompt_cache_breakpoint": {"mode": "explicit"}}
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "a", "arguments": "{}"}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "ok"},
+    ],
+}
+PLAIN: Json = {
+    "model": "llama",
+    "messages": [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "y", "reasoning_content": "z"},
+        {"role": "user", "content": [{"type": "text", "text": "x"}]},
+    ],
+}
+PROVIDERS: list[tuple[type[Provider], Json]] = [
+    (Anthropic, MESSAGES),
+    (DeepSeek, UNITS),
+    (OpenAIChat, CHAT),
+    (Compatible, PLAIN),
+]
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=8) | st.floats(0, 1),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "text", "name", "role", "content", "id", "tool"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=5,
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [path] if path else []
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            found += places(inner, (*path, key))
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            found += places(inner, (*path, at))
+    return found
+
+
+@pytest.mark.parametrize(("provider", "body"), PROVIDERS)
+def test_the_body_is_taken_as_it_is(provider: type[Provider], body: Json) -> None:
+    reply = provider().handle(Call(HEADERS, encoding.encode(body), 0.0))
+    assert reply.status == 200, reply.refusal
+
+
+@pytest.mark.parametrize(("provider", "body"), PROVIDERS)
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_every_body_is_answered(provider: type[Provider], body: Json, data: st.DataObject) -> None:
+    sent = deepcopy(body)
+    for _ in range(data.draw(st.integers(1, 2))):
+        path = data.draw(st.sampled_from(places(sent)))
+        inner: Any = sent
+        for key in path[:-1]:
+            inner = inner[key]
+        if data.draw(st.booleans()):
+            inner[path[-1]] = data.draw(anything)
+        elif isinstance(inner, list) or data.draw(st.booleans()):
+            del inner[path[-1]]
+        else:
+            inner["other"] = inner.pop(path[-1])
+    reply = provider().handle(Call(HEADERS, encoding.encode(sent), 0.0))
+    assert reply.status in (200, 400, 404)
+    if reply.status != 200:
+        error = encoding.decode(reply.payload)["error"]
+        assert error["message"] == reply.refusal
+        assert "\n" not in error["message"]

@@ -1,0 +1,123 @@
+"""The tests' own reading of captured bodies, and which breaks may be declared for what.
+
+Nothing here uses the code that is under test: bodies are taken apart anew.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from addendum.log.events import RequestContext
+
+Block = tuple[str, str]
+
+
+def blocks(body: bytes, context: RequestContext) -> list[Block]:
+    """Return a body's blocks in cache order, without marks and without a moved tail."""
+    value = json.loads(body)
+    found: list[Block] = []
+    for tool in value.get("tools", []):
+        if not tool.get("defer_loading"):
+            found.append(("tools", _bare(tool)))
+    for block in _content(value.get("system", [])):
+        found.append(("system", _bare(block)))
+    for message in value["messages"]:
+        role = message["role"]
+        if context.wire == "openai_chat":
+            if not (context.tail == "moved" and _is_tail(message.get("content"))):
+                found.append((role, _bare(message)))
+            continue
+        for block in _content(message["content"]):
+            if context.tail == "moved" and role == "user" and _is_tail(block.get("text")):
+                continue
+            found.append((role + str(message.get("clear_at")), _bare(block)))
+    return found
+
+
+def _is_tail(text: Any) -> bool:
+    return isinstance(text, str) and text.startswith("<turn_instructions>")
+
+
+def _content(content: Any) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _bare(value: Any) -> str:
+    if isinstance(value, dict):
+        value = {key: part for key, part in value.items() if key != "cache_control"}
+    return json.dumps(value, sort_keys=False)
+
+
+def extends(before: list[Block], after: list[Block]) -> bool:
+    return after[: len(before)] == before
+
+
+def callable_names(body: bytes) -> set[str]:
+    """Return what a model reading this body may call, apart from our own two tools."""
+    value = json.loads(body)
+    names: set[str] = set()
+    for tool in value.get("tools", []):
+        if not tool.get("defer_loading"):
+            names.add(tool["function"]["name"] if "function" in tool else tool["name"])
+    for message in value["messages"]:
+        content = message.get("content")
+        if content is None:
+            continue
+        for block in _content(content):
+            if block["type"] == "tool_addition":
+                tool = block["tool"]
+                names.add(tool["name"] if "name" in tool else tool["definition"]["name"])
+            elif block["type"] == "tool_removal":
+                names.discard(block["tool"]["name"])
+            elif block["type"] == "text" and block["text"].startswith("<tool_update>"):
+                update = json.loads(block["text"][len("<tool_update>") : -len("</tool_update>")])
+                for kind in ("added", "changed"):
+                    names |= {tool["name"] for tool in update.get(kind, [])}
+                names |= {*update.get("added_names", []), *update.get("restored", [])}
+                names -= set(update.get("removed", []))
+    return names - {"tool_search", "call_tool", "deferred_tools_placeholder"}
+
+
+CHANGES = {"add", "remove", "redefine", "on", "off"}
+"""Moves that change the active tools."""
+
+
+def allowed(context: RequestContext, moves: set[str]) -> set[str]:
+    """Return the reasons that these moves may give on an epoch of this kind."""
+    reasons: set[str] = set()
+    if "compact" in moves:
+        reasons.add("compaction")
+    if "rewind" in moves:
+        reasons.add("rewind")
+    if "failed" in moves:
+        reasons.add("attempt failed")
+    if "wait" in moves:
+        reasons.add("lifetime passed")
+    if "go" in moves:
+        reasons.add("route changed")
+    # A prompt is rewritten where it cannot be appended, or where a series consolidates it.
+    if "prompt" in moves and (
+        not context.prompt_update
+        or moves & {"series", "rewind", "compact"}
+        or (context.projection == "rebind" and moves & CHANGES)
+        or "go" in moves
+    ):
+        reasons.add("prompt rewritten")
+    exact = context.projection in ("in-history", "addition-only") and (
+        context.definitions == "by-reference"
+    )
+    if context.projection == "rebind":
+        if moves & CHANGES:
+            reasons.add("rebinding")
+        if "series" in moves:
+            reasons.add("explicit series")
+    elif exact:
+        if "redefine" in moves or moves >= {"add"}:
+            # Returning with another definition or flag is a redefinition too.
+            reasons.add("redefinition")
+        if "series" in moves or ("prompt" in moves and not context.prompt_update):
+            reasons.add("explicit series")
+        if context.projection == "addition-only" and moves & {"remove", "off", "add", "on"}:
+            reasons.add("removal or restore")
+    return reasons

@@ -1,0 +1,210 @@
+"""Random histories from the log to the bytes, on every wire and projection (D1, V3, V8, V10, V11)."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from addendum.agent.requests import Sent
+from addendum.log.events import Event, RequestContext, RequestSent
+from addendum.log.session_log import SessionLog
+from addendum.prompt.breaks import reasoning_floor
+from addendum.prompt.projector import project
+from addendum.routes import resolve
+from addendum.wire.apis import facts, wire
+from tests.property.driver import NAMES, Home, Move, Played, playing
+from tests.property.judging import judged
+from tests.property.reference import allowed, blocks, callable_names, extends
+
+HOMES = [
+    Home("by-value", "anthropic:claude-opus-5-5", "openai-chat:gpt-4.1"),
+    Home("by-reference", "anthropic:claude-opus-4-8+by-reference", "deepseek:deepseek-flash"),
+    Home("older", "anthropic:claude-sonnet-4-6", "anthropic:claude-opus-5-5"),
+    Home("moved", "anthropic:claude-sonnet-4-6", "openai-chat:gpt-4.1", tail="moved"),
+    Home("bound-moved", "anthropic:claude-opus-5-5", "deepseek:deepseek-flash", tail="moved"),
+    Home("deepseek", "deepseek:deepseek-flash", "anthropic:claude-opus-5-5"),
+    Home("chat", "openai-chat:gpt-4.1", "anthropic:claude-opus-5-5"),
+    Home("empty", "anthropic:claude-opus-5-5", "openai-chat:gpt-4.1", empty=True),
+    Home("rebind", "anthropic:claude-opus-4-8", "openai-chat:gpt-4.1", tool_changes="rebind"),
+    Home("dispatch", "anthropic:claude-opus-5-5", "anthropic:claude-opus-4-8", "dispatch"),
+]
+
+EXAMPLES = int(os.environ.get("ADDENDUM_EXAMPLES", "500"))
+PER_HOME = -(-EXAMPLES // len(HOMES))
+
+name = st.sampled_from(NAMES)
+rounds = st.lists(st.sampled_from(["one", "last", "gone", "direct", "many"]), max_size=2)
+turn = st.tuples(st.just("turn"), rounds)
+
+
+def moves(*kinds: str) -> st.SearchStrategy[list[Move]]:
+    return st.just([(kind,) for kind in kinds])
+
+
+@st.composite
+def removed_and_back(draw: st.DrawFn) -> list[Move]:
+    which = draw(name)
+    between: list[Move] = [draw(turn)] if draw(st.booleans()) else []
+    if draw(st.booleans()):
+        return [("on",), draw(turn), ("off",), *between, ("on",)]
+    again: list[Move] = [("redefine", which)] if draw(st.integers(0, 3)) == 0 else []
+    return [("add", which), draw(turn), ("remove", which), *between, *again, ("add", which)]
+
+
+@st.composite
+def there_and_back(draw: st.DrawFn) -> list[Move]:
+    return [("go", True), draw(turn), ("go", False), draw(turn)]
+
+
+@st.composite
+def restarted(draw: st.DrawFn) -> list[Move]:
+    return [("add", draw(name)), draw(turn), ("restart",)]
+
+
+piece: st.SearchStrategy[list[Move]] = st.one_of(
+    removed_and_back(),
+    removed_and_back(),
+    there_and_back(),
+    there_and_back(),
+    there_and_back(),
+    there_and_back(),
+    restarted(),
+    restarted(),
+    st.tuples(st.just("add"), name, st.booleans()).map(lambda move: [move]),
+    st.tuples(st.just("remove"), name).map(lambda move: [move]),
+    st.tuples(st.just("redefine"), name).map(lambda move: [move]),
+    moves("on"),
+    moves("off"),
+    st.tuples(st.just("prompt"), st.integers(0, 1)).map(lambda move: [move]),
+    st.tuples(st.just("tail"), st.sampled_from([None, "Be brief.", "Be thorough."])).map(
+        lambda move: [move]
+    ),
+    moves("restart"),
+    moves("rewind"),
+    moves("compact"),
+    moves("series"),
+    moves("drop"),
+    moves("back"),
+    st.sampled_from([*NAMES, None]).map(lambda which: [("refuse", which)]),
+    moves("fail"),
+    moves("wait"),
+)
+
+histories = st.lists(st.tuples(piece, turn).map(lambda pair: [*pair[0], pair[1]]), min_size=3, max_size=7).map(
+    lambda parts: [("turn", []), *(move for part in parts for move in part)]
+)
+
+STATISTICS: dict[str, Counter[str]] = {home.name: Counter() for home in HOMES}
+
+
+async def play(home: Home, history: list[Move]) -> Played:
+    async with playing(home) as driver:
+        return await driver.play(history)
+
+
+@pytest.mark.parametrize("home", HOMES, ids=lambda home: home.name)
+@pytest.mark.timeout(3_600)
+def test_every_history_keeps_the_prefix_or_says_why(home: Home) -> None:
+    counts = STATISTICS[home.name]
+
+    @settings(
+        max_examples=PER_HOME,
+        deadline=None,
+        derandomize="ADDENDUM_EXAMPLES" not in os.environ,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+    )
+    @given(histories)
+    def check(history: list[Move]) -> None:
+        played = anyio.run(play, home, history)
+        counts["runs"] += 1
+        counts.update(played.stats)
+        counts["requests"] += len(played.sent)
+        counts["breaks"] += sum(bool(sent.breaks) for sent in played.sent)
+        check_prefix(played)
+        check_callable(played)
+        check_replay(played)
+        judged(played)
+
+    check()
+    runs = counts["runs"]
+    print(
+        f"\n{home.name}: {runs} runs, {counts['requests']} requests, "
+        f"{1000 * counts['breaks'] / max(1, counts['requests']):.0f} declared breaks per 1,000; "
+        + ", ".join(
+            f"{kind} {100 * counts[kind] // runs} %"
+            for kind in ("restore", "restart after update", "route switch and back")
+        )
+    )
+    for kind in ("restore", "restart after update", "route switch and back"):
+        assert counts[kind] >= 0.3 * runs, f"{kind}: {counts[kind]} of {runs} runs"
+
+
+def check_prefix(played: Played) -> None:
+    """V3: blocks only grow at the end, or a reason was declared whose cause was played."""
+    last: dict[str, list[tuple[str, str]]] = {}
+    since: dict[str, set[str]] = {}
+    for sent in played.sent:
+        route = sent.context.route
+        for known in since:
+            since[known] |= set(played.causes.get(sent.number, []))
+        moves_here = since.setdefault(route, set(played.causes.get(sent.number, [])) | {"go"})
+        if sent.purpose == "compaction":
+            continue
+        reasons = {found.reason for found in sent.breaks}
+        permitted = allowed(sent.context, moves_here)
+        assert reasons <= permitted, f"request {sent.number}: {reasons} is not among {permitted}"
+        now = blocks(sent.body, sent.context)
+        if route in last:
+            held = extends(last[route], now)
+            assert held or reasons, (
+                f"request {sent.number} on {route} breaks in silence after {sorted(moves_here)}: "
+                + _first(last[route], now)
+            )
+        last[route] = now
+        since[route] = set() if sent.answered else {"failed"}
+
+
+def _first(before: list[tuple[str, str]], after: list[tuple[str, str]]) -> str:
+    for place, block in enumerate(before):
+        if place >= len(after) or after[place] != block:
+            got = after[place] if place < len(after) else "nothing"
+            return f"block {place} was {str(block)[:200]} and is {str(got)[:200]}"
+    return ""
+
+
+def check_callable(played: Played) -> None:
+    for sent in played.sent:
+        if sent.purpose == "turn":
+            expected = played.callable[sent.number] - {"tool_search"}
+            assert callable_names(sent.body) == expected, f"request {sent.number}"
+
+
+def check_replay(played: Played) -> None:
+    """V8: a new projection of the log up to each request gives the bytes that were sent."""
+    sent = {request.number: request for request in played.sent}
+    log = SessionLog("s")
+    for event in played.events:
+        data = event.data
+        if isinstance(data, RequestSent) and data.purpose == "turn":
+            again = body_again(log, sent[data.number], played.events, data)
+            assert again == sent[data.number].body, f"request {data.number} replays otherwise"
+        log._admit(event)  # pyright: ignore[reportPrivateUsage]
+
+
+def body_again(
+    log: SessionLog, sent: Sent, events: list[Event] | object, data: RequestSent
+) -> bytes:
+    context = sent.context
+    assert isinstance(context, RequestContext)
+    route = resolve(context.route, base_url="http://127.0.0.1:9", environ={})
+    floor = reasoning_floor(log.events, context.route) if context.reasoning_bound else -1
+    prompt = project(log, context, facts(route), floor=floor)
+    header = log.header
+    assert header is not None
+    return wire(context.wire).renderer(route).body(prompt, header.header.config)
