@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from random import Random
+
 import pytest
 from tests.cases.helpers import (
     ADDITION_ONLY,
     BY_REFERENCE,
     BY_VALUE,
+    CHAT,
     DEEPSEEK,
     PLAIN,
+    Talk,
     blocks,
     declared,
+    function,
     of,
     talking,
     told,
 )
+from tests.cases.judge import OURS, of_schema, replayed, seen
 
 from addendum.lab.exchange import Switches
 from addendum.log.events import (
@@ -112,3 +119,87 @@ async def test_case_84_fork() -> None:
         assert list(talk.session.log.events) == before
         await talk.say("five")
         assert told(talk.bodies[-1])[-3] == ("system", "-b")
+
+
+LIVES: dict[str, tuple[str, dict[str, str]]] = {
+    "by-value": (BY_VALUE, {}),
+    "by-reference": (BY_REFERENCE, {}),
+    "addition-only": (ADDITION_ONLY, {}),
+    "deepseek": (DEEPSEEK, {}),
+    "dispatch": (PLAIN, {"tool_changes": "dispatch"}),
+    "dispatch on chat": (CHAT, {"tool_changes": "dispatch"}),
+    "rebind": (PLAIN, {"tool_changes": "rebind"}),
+}
+
+
+class Life:
+    """A session whose tools, history and surface change at random."""
+
+    def __init__(self, talk: Talk, seed: int) -> None:
+        self.talk = talk
+        self.random = Random(seed)
+        self.versions: dict[str, int] = {}
+        self.turns = 0
+
+    def word(self, name: str) -> str:
+        flag = "*" if name in "gh" else ""
+        return name + "'" * (self.versions.get(name, 0) % 4) + flag
+
+    async def step(self) -> None:
+        """Change one thing at random; about every fourth step changes a second one."""
+        session, chance = self.talk.session, self.random
+        active = [tool.name for tool in session.registry.snapshot().active]
+        active = [name for name in active if name in "abcdefgh"]
+        absent = [name for name in "abcdefgh" if name not in active]
+        kind = chance.choices(
+            ["add", "remove", "redefine", "compact", "rewind", "series", "nothing"],
+            [30, 25, 20, 4, 8, 2, 11],
+        )[0]
+        if kind == "add" and absent:
+            await session.tools.add(function(self.word(chance.choice(absent))))
+        elif kind == "remove" and active:
+            await session.tools.remove(chance.choice(active))
+        elif kind == "redefine":
+            name = chance.choice("abcdefgh")
+            self.versions[name] = self.versions.get(name, 0) + 1
+            if name in active:
+                await session.tools.add(function(self.word(name)))
+        elif kind == "compact" and self.turns > 2:
+            await session.compact()
+        elif kind == "rewind" and self.turns > 2:
+            live = sum(isinstance(n.data, UserMessage) for n in session.log.surface.nodes)
+            if live:
+                await session.rewind(chance.randint(1, min(live, 3)))
+        elif kind == "series":
+            session.start_series()
+        if chance.random() < 0.25:
+            await self.step()
+
+    async def say(self) -> None:
+        """Run a turn, and judge its request by what arrived."""
+        self.turns += 1
+        await self.talk.session.run(f"question {self.turns}")
+        told = seen(json.loads(self.talk.lab.captures[-1].body))
+        header = self.talk.session.log.header
+        assert header is not None
+        active = {tool.name: of_schema(tool) for tool in header.header.tools}
+        due = {t.name for t in header.header.tools if not t.defer_loading} - OURS
+        assert told.undeclared == []
+        assert due <= told.offered.keys() <= active.keys()
+        assert all(active[name] == text for name, text in told.offered.items())
+
+
+@pytest.mark.parametrize("seed", list(range(1,31)))
+@pytest.mark.parametrize("mode", LIVES)
+async def test_case_96_random_lives(mode: str, seed: int) -> None:
+    route, options = LIVES[mode]
+    async with talking(route, "a b g*", **options) as talk:
+        life = Life(talk, seed)
+        for _ in range(100):
+            await life.step()
+            await life.say()
+        log = SessionLog.load("s1", await talk.stored())
+        sent = [capture.body for capture in talk.lab.captures]
+        assert {capture.status for capture in talk.lab.captures} == {200}
+        assert len(sent) >= 100
+        assert replayed(log.events, talk.session.route) == sent

@@ -1,4 +1,4 @@
-"""What Claude takes, though it looks odd: the strict lab must not be stricter than the real one."""
+"""What Claude takes, though it looks odd, and which tools a model sees on offer there."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tests.lab.lab_requests import (
     user,
 )
 
+from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.lab.server import Clock, Lab, open_lab
 
 pytestmark = pytest.mark.anyio
@@ -173,3 +174,42 @@ async def test_takes(lab: Lab, body: Json, betas: str) -> None:
 async def test_an_older_model_takes_a_last_assistant_message(lab: Lab) -> None:
     body = {"messages": [user("hi"), assistant("x")]}
     assert (await claude(lab, body, model="claude-sonnet-4-5")).status_code == 200
+
+
+OFFERS: list[tuple[str, list[Json], str]] = [
+    ("at the front", [user("go")], "a"),
+    ("deferred", [user("go")], "call_tool b"),
+    ("added by reference", [user("go"), system(add("b"))], "b"),
+    ("defined by value", [user("go"), system(define(tool("c")))], "c"),
+    (
+        "defined and deferred",
+        [user("go"), system(define(tool("c", defer_loading=True)))],
+        "call_tool c",
+    ),
+    ("removed", [user("go"), system(remove("a"))], "call_tool a"),
+    ("removed and added again", [user("go"), system(remove("a"), add("a"))], "a"),
+    ("added and removed", [user("go"), system(add("b"), remove("b"))], "call_tool b"),
+    (
+        "found by a search",
+        [
+            user("x"),
+            CALL,
+            user(result("c1", [{"type": "tool_reference", "tool_name": "b"}]), "go"),
+        ],
+        "b",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"), [each[1:] for each in OFFERS], ids=[each[0] for each in OFFERS]
+)
+async def test_a_tool_is_on_offer_from_its_place_on(
+    lab: Lab, messages: list[Json], expected: str
+) -> None:
+    called = expected.split()[-1]
+    call = ScriptCall(called)
+    lab.script = Script((ScriptStep("go", (Entry(calls=(call,)),)),))
+    body = {"messages": messages, "tools": [*LATE, tool("call_tool")]}
+    block = (await claude(lab, body, betas=INLINE, model="claude-opus-5")).json()["content"][-1]
+    assert block["name"] == expected.split()[0]

@@ -152,6 +152,43 @@ async def test_a_lifetime_is_renewed_by_a_hit_and_then_passes(lab: Lab) -> None:
     assert figures(await claude(lab, body)) == (0, 600, 0)
 
 
+async def test_every_mark_of_a_request_renews_what_is_stored_there(lab: Lab) -> None:
+    def body(letter: str) -> Json:
+        return {
+            "system": [text("system", 600, mark=MARK)],
+            "messages": [user(text("user", 100, letter, mark=MARK))],
+        }
+
+    await claude(lab, body("x"))
+    lab.clock.advance(200)
+    assert figures(await claude(lab, body("x"))) == (700, 0, 0)  # found at the last mark
+    lab.clock.advance(200)
+    assert figures(await claude(lab, body("y"))) == (600, 100, 0)
+
+
+async def test_a_hit_between_marks_is_renewed(lab: Lab) -> None:
+    def body(*more: Json) -> Json:
+        return {"messages": [user(text("user", 600, mark=None if more else MARK), *more)]}
+
+    await claude(lab, body())
+    lab.clock.advance(200)
+    assert figures(await claude(lab, body(text("user", 50, mark=MARK)))) == (600, 50, 0)
+    lab.clock.advance(200)
+    assert figures(await claude(lab, body(text("user", 50, "y", mark=MARK)))) == (600, 50, 0)
+
+
+async def test_a_mark_in_front_of_what_was_read_writes_nothing(lab: Lab) -> None:
+    def body(letter: str, mark: Json | None) -> Json:
+        return {
+            "system": [text("system", 600, mark=mark)],
+            "messages": [user(text("user", 100, letter, mark=MARK))],
+        }
+
+    await claude(lab, body("x", None))
+    assert figures(await claude(lab, body("x", MARK))) == (700, 0, 0)
+    assert figures(await claude(lab, body("y", MARK))) == (0, 700, 0)
+
+
 async def test_an_hour_is_an_hour(lab: Lab) -> None:
     body = {"messages": [user(text("user", 600, mark=HOUR))]}
     await claude(lab, body)
@@ -286,6 +323,24 @@ async def test_an_addition_by_reference_is_read_at_its_block(lab: Lab) -> None:
         for each in ('assistant{"text":"ok","type":"text"}', 'user{"text":"more","type":"text"}')
     )
     assert figures(await claude(lab, body, betas=INLINE)) == (610, 0, at_block + rest + again)
+
+
+async def test_a_reference_to_what_was_defined_by_value_reads_nothing_twice(lab: Lab) -> None:
+    body: Json = {
+        "tools": [tool("a", 400)],
+        "messages": [user(text("user", 10)), system(define(tool("c"), cache_control=MARK))],
+    }
+    read = figures(await claude(lab, body, betas=INLINE))[1]
+    body["messages"] = [*body["messages"], assistant("ok"), user("more"), system(add("c"))]
+    rest = sum(
+        -(-len(each) // 4)
+        for each in (
+            'assistant{"text":"ok","type":"text"}',
+            'user{"text":"more","type":"text"}',
+            'system{"tool":{"type":"tool_reference","name":"c"},"type":"tool_addition"}',
+        )
+    )
+    assert figures(await claude(lab, body, betas=INLINE)) == (read, 0, rest)
 
 
 async def test_a_changed_definition_of_a_surfaced_tool_breaks_at_its_block(lab: Lab) -> None:

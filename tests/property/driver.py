@@ -262,7 +262,8 @@ class Driver:
         await session.rewind()
 
     async def _do_compact(self, session: Session) -> None:
-        await session.compact(f"summary of {self.turns} turns")
+        self.lab.script = None
+        await session.compact()
 
     async def _do_series(self, session: Session) -> None:
         session.start_series()

@@ -29,6 +29,13 @@ def blocks(body: bytes, context: RequestContext) -> list[Block]:
                 found.append((role, _bare(message)))
             continue
         for block in _content(message["content"]):
+            if (
+                context.tail == "moved"
+                and context.reasoning_bound
+                and block["type"] in ("thinking", "redacted_thinking")
+            ):
+                # There it goes with the tail of its turn.
+                continue
             if context.tail == "moved" and role == "user" and _is_tail(block.get("text")):
                 continue
             found.append((role + str(message.get("clear_at")), _bare(block)))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from addendum import encoding
@@ -214,7 +215,7 @@ class Agent:
                 pins=self.pins,
             )
             stack.push_async_callback(registry.aclose)
-            tasks = await stack.enter_async_context(anyio.create_task_group())
+            tasks = await stack.enter_async_context(_task_group())
             session = Session(self, log, registry, transport, kept, lease, tasks)
             try:
                 await session.begin()
@@ -223,6 +224,19 @@ class Agent:
                 tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
                     await session.end()
+
+
+@asynccontextmanager
+async def _task_group() -> AsyncGenerator[TaskGroup]:
+    """Open a task group that the body's own error leaves as it is, not in a group of one."""
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        try:
+            yield tasks
+        except Exception as error:
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 async def _release(store: Store, lease: Any) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from addendum.errors import ConfigurationError
 from addendum.log.events import ToolPolicy, ToolSwitch
+from addendum.prompt.updates import plain
 from addendum.tools.functions import as_tool
 from addendum.tools.registry import AnyTool
 
@@ -36,6 +39,9 @@ class SessionTools:
     async def add(self, tool: AnyTool | Callable[..., Any], *, by: str = "user") -> int:
         """Add a function tool, or replace the one of that name."""
         ready = as_tool(tool)
+        if ready.schema.defer_loading:
+            # An addition offers the tool: the flag means something in a head only.
+            ready = msgspec.structs.replace(ready, schema=plain(ready.schema))
         self._session.registry.add(ready)
         return await self._log(ToolSwitch("tool", ready.schema.name, True, by, ready.schema))
 

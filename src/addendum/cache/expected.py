@@ -114,9 +114,14 @@ def _limit(base: Reading, reading: Reading) -> int:
     tail = base.tail_at
     before, after = base.record, reading.record
     same_turn = before.turn == after.turn and before.purpose == after.purpose == "turn"
-    if tail is None or (before.tail == "moved" and same_turn):
+    if before.tail == "moved" and same_turn:
         return len(base.rendered)
-    return tail
+    if before.tail == "moved" and before.bound:
+        # Reasoning that is bound to the prefix goes with the tail of its turn.
+        reasoning = (at for at, each in enumerate(base.rendered) if each.transparent)
+        first = next(reasoning, len(base.rendered))
+        return first if tail is None else min(first, tail)
+    return len(base.rendered) if tail is None else tail
 
 
 def _kept(base: Reading, reading: Reading, common: int) -> int:

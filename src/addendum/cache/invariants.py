@@ -114,6 +114,7 @@ def compaction_lasts(readings: Sequence[Reading], rules: CacheRules) -> Iterator
     for run in _runs(readings):
         compacted = False
         carrier: Segment | None = None
+        latest = ""
         for reading in run:
             record = reading.record
             if record.purpose == "compaction":
@@ -121,10 +122,12 @@ def compaction_lasts(readings: Sequence[Reading], rules: CacheRules) -> Iterator
                 continue
             first = next((each for each in _lasting(reading) if each.kind == "message"), None)
             if any(each.reason == "compaction" for each in record.declared):
-                if not compacted:
+                # A summary may also be given by hand: then no request of its own went before.
+                if not compacted and first is not None and first.key == latest:
                     text = "a compaction breaks the prefix a second time"
                     yield violation("V9", reading, "", text)
                 compacted, carrier = False, first
+                latest = "" if first is None else first.key
             elif record.declared:
                 carrier = None
             elif carrier is not None and (first is None or first.key != carrier.key):

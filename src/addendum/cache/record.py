@@ -55,6 +55,7 @@ class RequestRecord(Struct, frozen=True):
         definitions: How additions carry definitions.
         removals: How removals are told.
         tail: Where this turn's instructions stand.
+        bound: Whether the route's reasoning is bound to the exact prefix.
         tail_text: The turn's instructions as the person set them, if there are any.
         human: The newest human message's text, where it is known.
         head: Identity of the agent's head (its tools and static text) as the LOG has it, so that
@@ -78,6 +79,7 @@ class RequestRecord(Struct, frozen=True):
     definitions: Definitions = "by-reference"
     removals: Literal["block", "omit", "text"] = "text"
     tail: TailMode = "kept"
+    bound: bool = False
     tail_text: str | None = None
     human: str | None = None
     head: str | None = None

@@ -95,7 +95,7 @@ class PrefixCache:
         if not marks:
             return Priced(0, 0, 0, sizes[-1] if sizes else 0), ()
         places = positions(blocks)
-        hit = self._find(marks, places, digests, sizes, minimum, now)
+        hit = self._find(marks, places, digests, now)
         for at in {*marks, *([hit] if hit is not None else [])}:
             self._refresh(digests[at], now)
         read = sizes[hit] if hit is not None else 0
@@ -122,15 +122,13 @@ class PrefixCache:
         marks: Sequence[int],
         places: Sequence[int],
         digests: Sequence[bytes],
-        sizes: Sequence[int],
-        minimum: int,
         now: float,
     ) -> int | None:
         """Return the longest stored prefix within reach of a mark."""
         for mark in reversed(marks):
             oldest = places[mark] - CLAUDE_LOOKBACK_POSITIONS.value + 1
             at = mark
-            while at >= 0 and places[at] >= oldest and sizes[at] >= minimum:
+            while at >= 0 and places[at] >= oldest:
                 if self._alive(digests[at], now):
                     return at
                 at -= 1

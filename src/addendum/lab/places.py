@@ -10,7 +10,7 @@ type where it is the whole value, and as text inside a longer one. `$n` counts w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -346,3 +346,27 @@ def _syntax(file: str, error: Exception) -> str:
 def _short(value: Any) -> str:
     text = str(value)
     return repr(text if len(text) <= 40 else f"{text[:39]}…")
+
+
+def given_values(pairs: Iterable[str]) -> dict[str, Value]:
+    """Return values for a file's variables from texts such as `tools=60`.
+
+    Args:
+        pairs: `NAME=VALUE` each; the value is read as YAML would, so `60` is a number.
+
+    Raises:
+        ConfigurationError: One is no such pair.
+    """
+    found: dict[str, Value] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not _VARIABLE.fullmatch(f"${name}"):
+            raise ConfigurationError(f"{_short(pair)} is no NAME=VALUE; write such as tools=60")
+        node = ScalarNode(_resolved(value), value)
+        found[name] = Place("--set", name, node, {}, Budget()).scalar()
+    return found
+
+
+def _resolved(value: str) -> str:
+    resolver = cast(Any, yaml.SafeLoader(""))
+    return str(resolver.resolve(ScalarNode, value, (True, False)))

@@ -41,6 +41,9 @@ _BASES = {
     "openai-chat": ("/openai/v1", "/chat/completions"),
     "compatible": ("/compatible/v1", "/chat/completions"),
 }
+PROVIDERS = tuple(_BASES)
+"""Names of the lab's providers; each plays the routes of that name."""
+
 _SECRETS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"})
 
 

@@ -30,6 +30,7 @@ from addendum.log.events import (
 from addendum.log.values import BreakReason, Config
 from addendum.prompt.blocks import Block, Native, Prompt
 from addendum.prompt.projector import REASONING
+from addendum.prompt.updates import plain
 
 Place: TypeAlias = Literal["tools", "system", "messages", "settings"]
 
@@ -74,6 +75,10 @@ def difference(
         theirs: Sequence[Block] = [*after.settled[start : after.count], *after.open]
     else:
         ours, theirs = before.blocks, after.blocks
+    if bound and after.context.tail == "moved":
+        # Reasoning goes with the tail of the turn it was made in.
+        ours = [block for block in ours if not _is_reasoning(block)]
+        theirs = [block for block in theirs if not _is_reasoning(block)]
     for index, block in enumerate(ours):
         if index >= len(theirs) or theirs[index] != block:
             return Difference(
@@ -86,8 +91,12 @@ def _immediate(prompt: Prompt) -> list[str]:
     return [tool.identity() for tool in prompt.tools if not tool.defer_loading]
 
 
+def _is_reasoning(block: Block) -> bool:
+    return isinstance(block, Native) and block.kind in REASONING
+
+
 def _reasons(blocks: Iterable[Block]) -> bool:
-    return any(isinstance(block, Native) and block.kind in REASONING for block in blocks)
+    return any(map(_is_reasoning, blocks))
 
 
 def cause(
@@ -131,16 +140,31 @@ def cause(
     ):
         return "prompt rewritten", ""
     if headers and after.context.projection == "rebind" and found.at == "tools":
-        return "rebinding", ""
+        if set(_immediate(before)) != set(_immediate(after)):
+            return "rebinding", ""
     if any(header.new_series for header in headers):
         return "explicit series", ""
-    if headers and after.context.projection == "addition-only":
-        return "removal or restore", ""
-    if headers and found.at == "tools":
-        return "redefinition", ""
+    if headers and after.context.projection in ("addition-only", "in-history"):
+        changed = _redefined(before, after, headers)
+        if changed:
+            return "redefinition", ", ".join(changed)
+        if after.context.projection == "addition-only":
+            return "removal or restore", ""
     if found.at == "messages" and _failed(events):
         return "attempt failed", ""
     return None
+
+
+def _redefined(before: Prompt, after: Prompt, headers: Sequence[RequestHeader]) -> list[str]:
+    """Return names whose definition is another one than a declaration or header said before."""
+    known = {tool.name: plain(tool).identity() for tool in before.tools}
+    changed: dict[str, None] = {}
+    for tools in (*(header.header.tools for header in headers), after.tools):
+        for tool in tools:
+            identity = plain(tool).identity()
+            if known.setdefault(tool.name, identity) != identity:
+                changed[tool.name] = None
+    return list(changed)
 
 
 def _failed(events: Sequence[Event]) -> bool:

@@ -152,7 +152,7 @@ class Projector:
             self._blocks,
             opened,
             positions,
-            tail_at=None if moved is None else at,
+            tail_at=at if moved is not None or self._fleeting else None,
             limit=self.facts.marks if self.context.caching else 0,
         )
         return Prompt(
@@ -169,9 +169,16 @@ class Projector:
             self._cache_key(told, source),
         )
 
+    @property
+    def _fleeting(self) -> bool:
+        """Whether reasoning lasts for its turn only.
+
+        A moved tail vanishes with its turn, and with it what that turn's reasoning was bound to.
+        """
+        return self.context.tail == "moved" and self.context.reasoning_bound
+
     def _floor(self, nodes: Sequence[Event], floor: int) -> int:
-        if self.context.tail == "moved" and self.context.reasoning_bound:
-            # A tail that vanishes rewrites what earlier turns' reasoning is bound to.
+        if self._fleeting:
             for node in reversed(nodes):
                 if isinstance(node.data, UserMessage):
                     return max(floor, node.seq)
@@ -334,7 +341,7 @@ class Projector:
                     positions.take_human(
                         index + len(said),
                         node.seq,
-                        data.tail is not None and self.context.tail == "moved",
+                        self._fleeting or (data.tail is not None and self.context.tail == "moved"),
                     )
                     said.append(Text((node.seq, 0), "user", escape(data.text), "human"))
                 case ToolResult():

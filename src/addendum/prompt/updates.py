@@ -160,13 +160,15 @@ def by_dispatch(
             else:
                 added.append(tool)
             offered[tool.name] = identity
+        # A flagged tool that no announcement has told of is nothing to the model: search knows it.
         for tool in update.redefined:
-            if offered.get(tool.name) != tool.identity():
+            if tool.name in offered and offered[tool.name] != tool.identity():
                 changed.append(tool)
                 offered[tool.name] = tool.identity()
         for name in update.removed:
-            removed.append(name)
-            offered.pop(name, None)
+            if name in offered:
+                removed.append(name)
+                del offered[name]
         if added or changed or restored or removed:
             text = announcements.tool_update(
                 added, changed, restored, removed, dispatcher=TOOL_DISPATCHER_NAME

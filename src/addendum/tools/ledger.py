@@ -79,6 +79,10 @@ class Ledger:
         """Say whether a name was ever told by an update."""
         return name in self._surfaced
 
+    def _withheld(self, tool: ToolSchema) -> bool:
+        """Say whether a tool is deferred and was never told: active, but not for the model."""
+        return bool(tool.defer_loading) and tool.name not in self._surfaced
+
     def _take(self, seq: int, data: RequestHeader) -> None:
         before, self.active = self.active, data.header.tools
         if self.head_seq is None or data.head:
@@ -90,16 +94,15 @@ class Ledger:
         anchor = nodes[-1].seq if nodes else -1
         if data.new_series:
             told = told_by(self.head, self.updates())
-            wanted = [
-                tool
-                for tool in self.active
-                if not tool.defer_loading or tool.name in self._surfaced
-            ]
+            wanted = [tool for tool in self.active if not self._withheld(tool)]
             names = {tool.name for tool in self.active}
         else:
-            told = {tool.name: tool for tool in before}
-            wanted = list(self.active)
-            names = {tool.name for tool in wanted}
+            told = {tool.name: tool for tool in before if not self._withheld(tool)}
+            withheld = {tool.name for tool in before if self._withheld(tool)}
+            wanted = [
+                tool for tool in self.active if not tool.defer_loading or tool.name not in withheld
+            ]
+            names = {tool.name for tool in self.active}
         update = LedgerUpdate(
             seq,
             anchor,

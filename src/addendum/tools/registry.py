@@ -219,12 +219,10 @@ class Registry:
         server = self._server(name)
         if server.on:
             return False
+        await self._connect(server)
         server.on = True
         server.awaited = False
         self._order.append(name)
-        connection = await self._connect(server)
-        # Its list is asked for now, so that the next step need not wait as long.
-        server.adopt(connection.state)
         return True
 
     async def disable(self, name: str) -> bool:
@@ -285,12 +283,7 @@ class Registry:
                 is waited for once; a slower one joins a later step.
         """
         waiting = [
-            server
-            for server in self._on()
-            if server.connection is not None
-            and not server.awaited
-            and not server.known
-            and server.restored is None
+            server for server in self._on() if server.connection is not None and not server.awaited
         ]
         if waiting:
             async with anyio.create_task_group() as tasks:
@@ -334,7 +327,8 @@ class Registry:
     def _offer(
         self, server: _Server, entries: dict[str, Entry], instructions: dict[str, str]
     ) -> None:
-        flag = True if server.spec.defer else None
+        # A server that is switched on later is offered by that; the flag counts in the head.
+        flag = True if server.spec.defer and server.spec.on else None
         if server.restored is not None:
             for schema in server.restored:
                 run = self._remote_by_name(server, schema.name)

@@ -1,0 +1,153 @@
+"""One request and its answer: send it when it is durable, and again in a weaker form if need be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from addendum.agent.requests import Ready, Sent, send
+from addendum.agent.results import (
+    Notice,
+    ReasoningPiece,
+    RequestDone,
+    RequestFigures,
+    StreamEvent,
+    TextPiece,
+)
+from addendum.errors import ProviderError, ProviderRefused
+from addendum.log.events import RequestContext, RouteDowngrade
+from addendum.routes import fields, weaker
+from addendum.wire.answer import Answer, Delta, Parser, ReasoningDelta, TextDelta
+from addendum.wire.apis import wire
+from addendum.wire.refusal import refusal_text
+from addendum.wire.transport import Retry
+
+if TYPE_CHECKING:
+    from addendum.agent.session import Session
+
+
+async def ask(
+    session: Session,
+    context: RequestContext,
+    emit: Callable[[StreamEvent], None],
+    keep: Callable[[Parser], None],
+    figures: list[RequestFigures],
+    failed: Callable[[ProviderError], None],
+    *,
+    instruction: str | None = None,
+) -> Answer:
+    """Prepare and send a request; once more in a weaker form if its tool changes are refused."""
+    for _ in range(3):
+        ready = session.requests.prepare(
+            session.route, context, session.config(), instruction=instruction
+        )
+        try:
+            return await exchange(session, ready, emit, keep, figures)
+        except ProviderError as error:
+            failed(error)
+            softer = downgrade(session, context, error)
+            if softer is None:
+                await session.flush()
+                raise
+            emit(Notice(f"{context.route} refused tool changes; going on by {softer.projection}"))
+            context = softer
+            session.requests.log_context(context)
+    raise ProviderRefused(
+        f"{context.route} refuses every form of tool changes; use another route",
+        session=session.id,
+        route=context.route,
+    )
+
+
+async def exchange(
+    session: Session,
+    ready: Ready,
+    emit: Callable[[StreamEvent], None],
+    keep: Callable[[Parser], None],
+    figures: list[RequestFigures],
+) -> Answer:
+    """Send a prepared request once all it is made of is durable; note what it cost."""
+    log = session.log
+    await session.flush()
+    for found in ready.breaks:
+        emit(Notice(f"the cache prefix breaks: {found.reason}"))
+    sent: Sent | None = None
+    if session.agent.record:
+        sent = Sent(
+            ready.number,
+            log.turn or log.turns,
+            session.id,
+            ready.prompt.context,
+            ready.request.body,
+            session.agent.clock(),
+            ready.breaks,
+            "turn" if log.turn is not None else "compaction",
+        )
+        session.sent.append(sent)
+
+    def on_delta(delta: Delta) -> None:
+        if isinstance(delta, TextDelta):
+            emit(TextPiece(delta.text))
+        elif isinstance(delta, ReasoningDelta):
+            emit(ReasoningPiece(delta.text))
+
+    def on_retry(retry: Retry) -> None:
+        emit(Notice(f"trying again in {retry.delay:.1f} s: {retry.error}"))
+
+    answer = await send(
+        session.transport,
+        wire(session.route.wire),
+        ready.request,
+        on_delta=on_delta,
+        on_retry=on_retry,
+        keep=keep,
+    )
+    done = RequestFigures(
+        ready.number, log.turn or log.turns, session.route.name, answer.usage, ready.breaks
+    )
+    figures.append(done)
+    if sent is not None:
+        sent.answered, sent.usage = session.agent.clock(), answer.usage
+    emit(RequestDone(done))
+    return answer
+
+
+def downgrade(
+    session: Session, context: RequestContext, error: ProviderError
+) -> RequestContext | None:
+    """Return what to go on with after a refusal that names tool-change fields (D7), or None.
+
+    A refusal about the place of a block is our own fault and never downgrades.
+    """
+    if not isinstance(error, ProviderRefused) or error.status not in (400, 422):
+        return None
+    text = refusal_text(error)
+    if any(word in text for word in ("must precede", "must directly follow", "must follow")):
+        return None
+    rejected = rejected_fields(text, fields(session.route, context))
+    softer = weaker(session.route, context, rejected)
+    if softer is not None:
+        session.log.append(
+            RouteDowngrade(
+                session.route.name,
+                session.route.endpoint.base_url,
+                rejected,
+                softer.projection,
+                softer.definitions,
+            )
+        )
+    return softer
+
+
+_CULPRIT = re.compile(r"Input tag '([\w-]+)' found|unknown variant `([\w-]+)`")
+
+
+def rejected_fields(text: str, names: Collection[str]) -> tuple[str, ...]:
+    """Return which of the fields a refusal is about.
+
+    A strict parser names the one it met, and beside it the path and all it would have taken.
+    """
+    found = {name for name in names if name in text}
+    met = {name for match in _CULPRIT.finditer(text) for name in match.groups() if name}
+    return tuple(sorted(found & met or found))

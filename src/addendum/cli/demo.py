@@ -1,0 +1,135 @@
+"""`addendum demo`: what tool changes cost on each route, beside rebinding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from addendum.cli.run import problems
+from addendum.cli.terminal import json_option, line, number, percent, print_json, run_async, style
+
+if TYPE_CHECKING:
+    from addendum.lab.report import Run
+    from addendum.lab.scenario import Scenario
+
+ROUTES = (
+    "anthropic:claude-opus-5-5",
+    "anthropic:claude-opus-5-5+by-reference",
+    "anthropic:claude-sonnet-4-6",
+    "deepseek:deepseek-flash",
+    "openai-chat:gpt-4.1",
+)
+"""Routes that are shown unless others are asked for: each way of telling a change is there."""
+
+_HEADS = ("share", "expected", "ceiling", "not read", "misses", "undecl.")
+_LEGEND = """\
+share     part of the prompt tokens that was read from the cache
+expected  part of what the request before had left there
+ceiling   the same, without what lies behind breaks declared beforehand
+not read  prompt tokens that were not read from the cache
+undecl.   misses without a reason that was logged before the request was sent"""
+
+
+@click.command()
+@click.option("--scenario", default="g2", show_default=True, metavar="NAME", help="Name or file.")
+@click.option("--route", "routes", multiple=True, metavar="R", help="A route; may be repeated.")
+@click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="A scenario variable.")
+@json_option
+def demo(scenario: str, routes: tuple[str, ...], values: tuple[str, ...], as_json: bool) -> None:
+    """Play a scenario in the lab on each route, beside writing the tool list anew.
+
+    Needs no key and no network. Exit code 1 if a rule is broken or a miss was not declared.
+    """
+    from addendum.lab.places import given_values
+    from addendum.lab.scenario_file import find
+
+    found = find(scenario, given_values(values))
+    runs: list[tuple[Run, Run]] = []
+    if not as_json:
+        click.echo(_title(found))
+    for route in routes or ROUTES:
+        pair = run_async(_pair, found, route)
+        runs.append(pair)
+        if not as_json:
+            click.echo(_rows(*pair))
+    if as_json:
+        print_json({"runs": [each.json() for pair in runs for each in pair]})
+    else:
+        click.echo(_end(runs))
+    if not all(_holds(each) for pair in runs for each in pair):
+        raise click.exceptions.Exit(1)
+
+
+async def _pair(scenario: Scenario, route: str) -> tuple[Run, Run]:
+    from addendum.lab.runner import run_scenario
+
+    ours = await run_scenario(scenario, route)
+    return ours, await run_scenario(scenario, route, tool_changes="rebind")
+
+
+def _holds(run: Run) -> bool:
+    # Rebinding is there for comparison: what it loses is no fault.
+    if run.tool_changes == "rebind":
+        return not run.violations
+    return run.holds
+
+
+def _title(scenario: Scenario) -> str:
+    from addendum.lab.scenario import Say
+
+    turns = sum(isinstance(step, Say) for step in scenario.steps)
+    head = "".join(each.rjust(wide) for each, wide in zip(_HEADS, _WIDTHS, strict=True))
+    return "\n".join(
+        [
+            f"{line(scenario.name, 40)}: {turns} turns; simulated by published rules",
+            "",
+            style(f"{'':{_LABEL}}{head}", bold=True),
+        ]
+    )
+
+
+_LABEL = 27
+_WIDTHS = (8, 10, 9, 10, 8, 8)
+
+
+def _rows(ours: Run, rebinding: Run) -> str:
+    return "\n".join([style(line(ours.route, 79), bold=True), _row(ours), _row(rebinding)])
+
+
+def _row(run: Run) -> str:
+    totals = run.report.totals
+    cells = (
+        percent(totals.share),
+        percent(totals.expected_share),
+        percent(totals.ceiling_share),
+        number(totals.prompt_tokens - totals.cache_read) if totals.share is not None else "-",
+        str(totals.misses),
+        str(totals.undeclared_misses),
+    )
+    shown = "".join(cell.rjust(wide) for cell, wide in zip(cells, _WIDTHS, strict=True))
+    return f"  {_told(run):{_LABEL - 2}}{shown}"
+
+
+def _told(run: Run) -> str:
+    context = run.context
+    if context.projection == "rebind":
+        return "rebinding"
+    if context.projection == "in-history":
+        return f"in-history, {context.definitions.replace('-', ' ')}"
+    return context.projection
+
+
+def _end(runs: list[tuple[Run, Run]]) -> str:
+    lines = ["", _LEGEND]
+    for ours, _ in runs:
+        for reason, lost in ours.broken().items():
+            lines.append(line(f"{ours.route}: {number(lost)} tokens broken: {reason}", 79))
+        if ours.certainty == "reported":
+            lines.append(line(f"{ours.route}: its tool changes are reported, not documented", 79))
+    failed = [each for pair in runs for each in pair if not _holds(each)]
+    for run in failed:
+        lines += [f"{line(run.route, 40)} ({_told(run)})", *problems(run)]
+    verdict = "Not all rules hold." if failed else "All rules hold."
+    lines += ["", style(verdict, fg="red" if failed else "green")]
+    return "\n".join(lines)

@@ -1,0 +1,118 @@
+"""The command line: one module a group of commands, imported when the command is used.
+
+Exit codes: 0 what was asked holds, 1 it does not (an undeclared miss, a broken invariant), 2 it
+cannot be used so. An error is one line on stderr.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from addendum.errors import AddendumError
+from addendum.version import __version__
+
+COMMANDS = {
+    "demo": ("addendum.cli.demo", "Show what tool changes cost on each route; no key, no network."),
+    "run": ("addendum.cli.run", "Run one scenario on one route."),
+    "lab": ("addendum.cli.lab", "Serve the lab's providers on this machine."),
+    "routes": ("addendum.cli.routes", "List what is known of routes, with its source."),
+    "sessions": ("addendum.cli.sessions", "List the sessions of a store."),
+    "show": ("addendum.cli.show", "Show a session's log."),
+    "tools": ("addendum.cli.tools", "Say which tools a session could call; pin server tools."),
+}
+"""Module and short help of each command. The short help stands here so that `--help` imports no
+command."""
+
+_EXTRAS = {
+    "yaml": "lab",
+    "starlette": "lab",
+    "uvicorn": "lab",
+    "mcp": "lab",
+    "mcp_types": "lab",
+}
+_BROKEN_PIPE = 141
+_INTERRUPTED = 130
+
+
+class Commands(click.Group):
+    """The commands by name, and the one place where errors become a line and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of `COMMANDS`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command, or return None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in COMMANDS])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what is left in stdout is written here, where a broken pipe is seen."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            # Whoever read us has enough. Python would complain once more when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise click.exceptions.Exit(_BROKEN_PIPE) from None
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run the program and leave with its exit code."""
+        try:
+            code: int | None = super().main(*args, **{**extra, "standalone_mode": False})
+        except (click.Abort, KeyboardInterrupt):
+            code = _INTERRUPTED
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx is not None else "addendum"
+            code = _fail(f"{error.format_message().rstrip('.')}; see {command} --help")
+        except click.ClickException as error:
+            code = _fail(error.format_message())
+        except AddendumError as error:
+            code = _fail(str(error))
+        except ModuleNotFoundError as error:
+            extra_name = _EXTRAS.get((error.name or "").partition(".")[0])
+            if extra_name is None:
+                raise
+            code = _fail(f'this needs {error.name}; pip install "addendum[{extra_name}]"')
+        except Exception as error:
+            code = _fail(_fault(error))
+        sys.exit(code or 0)
+
+
+def _fail(message: str) -> int:
+    click.echo(f"addendum: {' '.join(message.split())}", err=True)
+    return 2
+
+
+def _fault(error: Exception) -> str:
+    """Return what is said of an error that should not have happened."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    said = " ".join(str(error).split())[:200]
+    return f"internal error: {type(error).__name__}: {said}{place}; please report it"
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="addendum", message="%(prog)s %(version)s")
+def main() -> None:
+    """Change an agent's tools in mid-conversation and keep the prompt cache."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""`addendum routes`: what is known of routes, with its source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from addendum.cli.terminal import json_option, line, print_json, table
+from addendum.routes import describe
+
+
+@click.command()
+@click.argument("name", required=False)
+@json_option
+def routes(name: str | None, as_json: bool) -> None:
+    """List routes and what their models can be told; NAME is a provider or a route."""
+    found = describe(name)
+    if as_json:
+        print_json({"routes": found})
+    elif len(found) == 1:
+        click.echo(_details(found[0]))
+    else:
+        click.echo(_table(found))
+
+
+def _table(found: list[dict[str, Any]]) -> str:
+    rows = [
+        [
+            line(each["route"], 34),
+            each["tool_update"] or "dispatch",
+            each["definitions"] if each["tool_update"] else "-",
+            _cache(each),
+            each["certainty"],
+        ]
+        for each in found
+    ]
+    heads = ("route", "tool changes", "definitions", "cache", "certainty")
+    return f"{table(heads, rows)}\n\nMore of one: addendum routes ROUTE"
+
+
+def _cache(route: dict[str, Any]) -> str:
+    rules = route["cache"]
+    least = f" {rules['minimum']:,}" if rules["minimum"] else ""
+    return f"{rules['kind']}{least}"
+
+
+def _details(route: dict[str, Any]) -> str:
+    native = route["tool_update"] is not None
+    facts = [
+        ("route", route["route"]),
+        ("wire", route["wire"]),
+        ("models", ", ".join(route["models"])),
+        ("tool changes", route["tool_update"] or "none natively: dispatch, or rebinding"),
+    ]
+    if native:
+        facts += [(key, str(route[key])) for key in ("definitions", "removals", "readd")]
+        facts.append(("redefine", "in place" if route["redefine"] else "breaks the prefix"))
+    facts += [(f"cache {key}", _said(value)) for key, value in route["cache"].items() if value]
+    facts += [(key, route[key]) for key in ("source", "checked", "certainty")]
+    wide = max(len(name) for name, _ in facts)
+    return "\n".join(
+        click.wrap_text(f"{name:{wide}}  {value}", 79, "", " " * (wide + 2))
+        for name, value in facts
+    )
+
+
+def _said(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, tuple | list) else f"{value}"

@@ -1,0 +1,122 @@
+"""`addendum run`: one scenario on one route."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+import click
+
+from addendum.cli.terminal import (
+    json_option,
+    line,
+    number,
+    percent,
+    print_json,
+    run_async,
+    store_option,
+    style,
+    table,
+)
+from addendum.routes import ToolChanges
+
+if TYPE_CHECKING:
+    from addendum.lab.report import Run
+
+
+@click.command()
+@click.argument("file")
+@click.option("--route", required=True, metavar="R", help="provider:model[+FACT].")
+@click.option("--base-url", metavar="URL", help="An endpoint that answers in place of the lab.")
+@click.option(
+    "--tool-changes",
+    type=click.Choice(get_args(ToolChanges)),
+    default="auto",
+    show_default=True,
+    help="How tool changes are told.",
+)
+@click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="A scenario variable.")
+@store_option
+@json_option
+def run(
+    file: str,
+    route: str,
+    base_url: str | None,
+    tool_changes: ToolChanges,
+    values: tuple[str, ...],
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Run the scenario FILE (or one that comes with addendum, by its name) on a route.
+
+    Without --base-url the lab answers by the scenario's script. With it the endpoint answers.
+    """
+    from addendum.lab.places import given_values
+    from addendum.lab.runner import run_scenario
+    from addendum.lab.scenario_file import find
+
+    scenario = find(file, given_values(values))
+
+    async def play() -> Run:
+        return await run_scenario(
+            scenario, route, tool_changes=tool_changes, base_url=base_url, store=store
+        )
+
+    done = run_async(play)
+    if as_json:
+        print_json(done.json())
+    else:
+        click.echo(_shown(done))
+    if not done.holds:
+        raise click.exceptions.Exit(1)
+
+
+def _shown(run: Run) -> str:
+    context = run.context
+    by = "simulated by published rules" if run.captures else "as the endpoint reported"
+    rows: list[list[str]] = []
+    for row, record in run.rows():
+        miss = ""
+        if row.miss is not None:
+            miss = f"{'' if row.miss.declared else 'UNDECLARED '}{row.miss.reason}"
+        rows.append(
+            [
+                str(row.n),
+                str(row.turn) if record.purpose == "turn" else "sum",
+                number(row.prompt_tokens),
+                number(row.cache_read),
+                number(row.expected),
+                number(row.ceiling),
+                line(miss, 37),
+            ]
+        )
+    heads = ("n", "turn", "prompt", "read", "expected", "ceiling", "miss")
+    totals = run.report.totals
+    lines = [
+        f"{run.scenario} on {run.route}: {context.projection}, definitions {context.definitions},",
+        f"removals {context.removals}, tail {context.tail}; {by}",
+        "",
+        table(heads, rows, right=range(6)),
+        "",
+        f"read {percent(totals.share)} of {number(totals.prompt_tokens)} prompt tokens; "
+        f"{percent(totals.expected_share)} of what could be expected,",
+        f"{percent(totals.ceiling_share)} of what was left after declared breaks; "
+        f"{totals.misses} misses, {totals.undeclared_misses} undeclared",
+    ]
+    lines += [f"broken: {number(lost)} tokens, {reason}" for reason, lost in run.broken().items()]
+    lines += problems(run)
+    return "\n".join(lines)
+
+
+def problems(run: Run) -> list[str]:
+    """Return what does not hold, a line each."""
+    found = [
+        style(
+            line(f"{each.rule} broken by request {each.n}: {each.path} {each.text}", 200), fg="red"
+        )
+        for each in run.violations
+    ]
+    for row in run.report.requests:
+        if row.miss is not None and not row.miss.declared and row.miss.reason != "provider":
+            said = f"undeclared miss in request {row.n} at {row.miss.at}: {row.miss.reason}"
+            found.append(style(line(said, 200), fg="red"))
+    return found

@@ -1,0 +1,117 @@
+"""What the commands share: output for people and programs, options, the way into async code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import anyio
+import click
+import msgspec
+
+from addendum import encoding
+from addendum.errors import AddendumError
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+WIDTH = 80
+"""Columns that output fits where the terminal does not say more."""
+
+
+def json_option(command: F) -> F:
+    """Add `--json` to a command."""
+    return click.option("as_json", "--json", is_flag=True, help="Print JSON.")(command)
+
+
+def store_option(command: F) -> F:
+    """Add `--store` to a command."""
+    return click.option(
+        "--store",
+        envvar="ADDENDUM_STORE",
+        metavar="URL",
+        help="Store, such as sqlite:///path.db; else $ADDENDUM_STORE, else your own.",
+    )(command)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    click.echo(msgspec.json.format(encoding.encode(value), indent=2).decode())
+
+
+def run_async(function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    """Run async code and return its result.
+
+    Raises:
+        AddendumError: As it was raised, also where a task group wrapped it.
+    """
+    try:
+        return anyio.run(function, *arguments)
+    except BaseExceptionGroup as group:
+        told = group.subgroup((AddendumError, KeyboardInterrupt))
+        while isinstance(told, BaseExceptionGroup):
+            told = told.exceptions[0]
+        if told is None:
+            raise
+        raise told from None
+
+
+def style(text: str, **how: Any) -> str:
+    """Return text with terminal codes, where a terminal takes them and nobody objects."""
+    if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
+        return text
+    return click.style(text, **how)
+
+
+def width() -> int:
+    """Return the columns that output may take: the terminal's, at least 40, or 80 without one."""
+    if not sys.stdout.isatty():
+        return WIDTH
+    try:
+        return max(40, os.get_terminal_size(sys.stdout.fileno()).columns)
+    except OSError:
+        return WIDTH
+
+
+def line(text: str, limit: int) -> str:
+    """Return foreign text as one line of at most `limit` characters, safe for a terminal."""
+    whole = " ".join(encoding.clean(text[: 4 * limit + 4]).split())
+    whole = "".join(each if each.isprintable() else "\ufffd" for each in whole)
+    return whole if len(whole) <= limit else whole[: max(0, limit - 1)] + "…"
+
+
+def percent(share: float | None) -> str:
+    """Return a share as a percentage, rounded down: 100.0 % is all of it."""
+    return "-" if share is None else f"{int(share * 1000 + 1e-9) / 10:.1f} %"
+
+
+def number(value: int | None) -> str:
+    """Return a number with thousands, `-` if it is unknown."""
+    return "-" if value is None else f"{value:,}"
+
+
+def when(milliseconds: int) -> str:
+    """Return a time in UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Return rows as columns, as narrow as they can be.
+
+    Args:
+        heads: Titles of the columns.
+        rows: Their cells.
+        right: Columns that are aligned to the right.
+    """
+    widths = [max(len(row[at]) for row in (heads, *rows)) for at in range(len(heads))]
+
+    def cells(row: Sequence[str]) -> str:
+        return "  ".join(
+            cell.rjust(widths[at]) if at in right else cell.ljust(widths[at])
+            for at, cell in enumerate(row)
+        ).rstrip()
+
+    return "\n".join([style(cells(heads), bold=True), *(cells(row) for row in rows)])
