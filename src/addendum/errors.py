@@ -6,6 +6,7 @@
     │   ├── MissingExtra        an optional dependency is not installed
     │   └── MissingCredential   no key for the route in the environment
     ├── ContentError            JSON, text or a schema from outside breaks a stated rule
+    │   └── SchemaUnusable      a schema cannot be applied (in `tools.references`)
     ├── LogError                the log refuses an event, or cannot be read
     │   ├── AppendRefused       the event breaks a rule of the log; nothing was written
     │   ├── Conflict            somebody else appended first

@@ -297,3 +297,14 @@ async def test_case_86_removal(route: str, active: str, at: str) -> None:
         else:
             assert part(second, "tools") == part(third, "tools")
             assert (breaks, logged) == ([], [])
+
+
+@pytest.mark.parametrize("route", [ADDITION_ONLY, DEEPSEEK])
+async def test_partly_filtered_message_as_it_is_sent(route: str) -> None:
+    """What is left out of a message changes none of the bytes that stay."""
+    async with talking(route) as talk:
+        await talk.say("one")
+        await talk.say("two", "a b c")
+        await talk.say("three", "a c")
+        assert told(talk.bodies[-2])[-1] == ("system", "+b +c")
+        assert told(talk.bodies[-1])[3] == ("system", "+c")

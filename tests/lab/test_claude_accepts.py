@@ -120,6 +120,18 @@ ACCEPTED: list[tuple[str, Json, str]] = [
         "mid-conversation-output-config-2026-07-01",
     ),
     (
+        "effort between a call and its result",
+        {
+            "messages": [
+                user("hi"),
+                CALL,
+                {"role": "system", "content": [], "output_config": {"effort": "low"}},
+                ANSWER,
+            ]
+        },
+        "mid-conversation-output-config-2026-07-01",
+    ),
+    (
         "an hour before five minutes",
         {
             "tools": [tool("a", cache_control=HOUR)],

@@ -214,6 +214,16 @@ REFUSED: list[tuple[str, Json, str, str]] = [
         "must not come after a ttl='5m'",
     ),
     (
+        "an automatic hour behind five minutes",
+        {
+            "cache_control": HOUR,
+            "tools": [tool("a", cache_control=MARK)],
+            "messages": HI,
+        },
+        "",
+        "must not come after a ttl='5m'",
+    ),
+    (
         "a mark of unknown lifetime",
         {"messages": HI, "cache_control": {"type": "ephemeral", "ttl": "1d"}},
         "",

@@ -226,6 +226,35 @@ async def test_a_lifetime_is_renewed_by_a_hit_and_then_passes(lab: Lab) -> None:
     assert figures(await deepseek(lab, body))[0] == 0
 
 
+async def test_a_hit_renews_the_unit_that_was_read(lab: Lab) -> None:
+    def body(*more: Json) -> Json:
+        return {"messages": [user(text("user", 300), *more)]}
+
+    await deepseek(lab, body())
+    lab.clock.set(3000)
+    await deepseek(lab, body(text("user", 100, "b")))
+    lab.clock.set(5000)
+    assert figures(await deepseek(lab, body(text("user", 100, "c"))))[0] == 300
+    lab.clock.set(8000)
+    other = {"messages": [user(text("user", 300)), assistant("x"), user("y")]}
+    assert figures(await deepseek(lab, other))[0] == 300
+
+
+async def test_the_output_is_stored_when_the_whole_answer_was_sent(lab: Lab) -> None:
+    body: Json = {"messages": [user(text("user", 300))]}
+    output = (await deepseek(lab, body)).json()["content"]
+    more = {"messages": [*body["messages"], assistant(*output), user("more")]}
+    lab.clock.advance(3600)
+    lab.cut_next("deepseek", after_events=4)
+    with pytest.raises(httpx2.RemoteProtocolError):
+        await deepseek(lab, body, stream=True)
+    assert figures(await deepseek(lab, more))[0] == 300
+    lab.clock.advance(3600)
+    await deepseek(lab, body, stream=True)
+    tokens = lab.captures[-1].usage["output_tokens"]
+    assert figures(await deepseek(lab, more))[0] == 300 + tokens
+
+
 async def test_models_share_nothing(lab: Lab) -> None:
     body: Json = {"messages": [user(text("user", 300))]}
     await deepseek(lab, body)

@@ -272,6 +272,59 @@ async def test_at_most_four_prefixes_are_written(lab: Lab) -> None:
     assert exact(await chat(lab, second))[0] == 1120
 
 
+async def test_explicit_breakpoints_are_looked_up_from_both_ends(lab: Lab) -> None:
+    """The first two and the latest fifty: of 55, the fifth is out of reach."""
+
+    def body(count: int) -> Json:
+        users = [message("user", 300, mark=True) for _ in range(count)]
+        return {
+            "model": EXACT,
+            "messages": users,
+            "prompt_cache_options": {"mode": "explicit"},
+        }
+
+    assert exact(await chat(lab, body(5))) == (0, 1500, 0)  # written at the fourth and fifth
+    assert exact(await chat(lab, body(54)))[0] == 1500
+    lab.clock.advance(1800)
+    assert exact(await chat(lab, body(5))) == (0, 1500, 0)
+    assert exact(await chat(lab, body(55)))[0] == 0
+
+
+async def test_the_first_two_explicit_breakpoints_stay_in_reach(lab: Lab) -> None:
+    head = message("developer", 1500, mark=True)
+    explicit = {"model": EXACT, "prompt_cache_options": {"mode": "explicit"}}
+    assert exact(await chat(lab, {**explicit, "messages": [head]})) == (0, 1500, 0)
+    users = [message("user", 20, mark=True) for _ in range(60)]
+    assert exact(await chat(lab, {**explicit, "messages": [head, *users]}))[0] == 1500
+
+
+async def test_every_explicit_breakpoint_renews_what_is_stored_there(lab: Lab) -> None:
+    def body(letter: str) -> Json:
+        head = message("developer", 1200, mark=True)
+        return {"model": EXACT, "messages": [head, message("user", 100, letter)]}
+
+    await chat(lab, body("x"))
+    lab.clock.advance(1000)
+    assert exact(await chat(lab, body("x"))) == (1300, 0, 0)
+    lab.clock.advance(1000)
+    assert exact(await chat(lab, body("y"))) == (1200, 100, 0)
+
+
+async def test_a_run_of_tool_messages_is_one_end(lab: Lab) -> None:
+    first = [message("user", 1100)]
+    await chat(lab, {"model": EXACT, "messages": first})
+    rounds: list[Json] = []
+    for n in range(20):
+        ids = (f"c{n}a", f"c{n}b")
+        calls = [
+            {"id": each, "type": "function", "function": {"name": "a", "arguments": "{}"}}
+            for each in ids
+        ]
+        rounds.append({"role": "assistant", "content": None, "tool_calls": calls})
+        rounds += [message("tool", 30, tool_call_id=each) for each in ids]
+    assert exact(await chat(lab, {"model": EXACT, "messages": [*first, *rounds]}))[0] == 1100
+
+
 async def test_explicit_mode_without_a_breakpoint_caches_nothing(lab: Lab) -> None:
     options = {"prompt_cache_options": {"mode": "explicit"}}
     body = {"model": EXACT, "messages": [message("user", 1500)], **options}

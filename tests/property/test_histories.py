@@ -1,4 +1,4 @@
-"""Random histories from the log to the bytes, on every wire and projection (D1, V3, V8, V10, V11)."""
+"""Random histories from log to bytes, on every wire and projection (D1, V3, V8, V10, V11)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def histories(draw: st.DrawFn) -> list[Move]:
     """Pieces in any order; the three that matter most stand in about half of all histories."""
     parts = draw(st.lists(piece, min_size=2, max_size=5))
     for strategy in (removed_and_back(), there_and_back(), restarted()):
-        if draw(st.booleans()):
+        if draw(st.integers(0, 2)):
             parts.insert(draw(st.integers(0, len(parts))), draw(strategy))
     return [("turn", []), *(move for part in parts for move in [*part, draw(turn)])]
 

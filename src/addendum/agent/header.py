@@ -6,19 +6,9 @@ nothing of wires.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from addendum.log.events import DeveloperMessage, Event, RequestHeader, RequestSent, SystemMessage
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Header, ToolAddition, ToolRemoval
-
-
-def latest_header(events: Sequence[Event]) -> tuple[int, RequestHeader] | None:
-    """Return the latest header and its seq."""
-    for event in reversed(events):
-        if isinstance(event.data, RequestHeader):
-            return event.seq, event.data
-    return None
 
 
 def moved_since_request(log: SessionLog) -> bool:
@@ -58,7 +48,7 @@ def log_prompt(
         Whether a prompt was rewritten in place, which starts a series.
     """
     wanted = SystemMessage(static, conversation)
-    live = [node for node in log.surface.nodes if isinstance(node.data, SystemMessage)]
+    live = [node for node in log.surface.notes if isinstance(node.data, SystemMessage)]
     current = next((node for node in reversed(live) if not _empty(node)), None)
     if (current.data if current else SystemMessage()) == wanted:
         return False
@@ -92,11 +82,10 @@ def log_header(
     Returns:
         Whether the names of the tools changed.
     """
-    before = latest_header(log.events)
-    if before is None:
+    preceding = log.header
+    if preceding is None:
         log.append(RequestHeader(header, "initial"))
         return False
-    preceding = before[1]
     changed = not same_header(preceding.header, header)
     if first:
         reason = "resume"
@@ -122,5 +111,5 @@ def log_header(
 
 def names_changed(log: SessionLog, header: Header) -> bool:
     """Say whether this header would change the names of the tools, or their definitions."""
-    before = latest_header(log.events)
-    return before is not None and not same_header(before[1].header, header)
+    before = log.header
+    return before is not None and not same_header(before.header, header)

@@ -111,6 +111,7 @@ class Requests:
         self._scanned = 0
         self._latest: RequestContext | None = None
         self._last_used: dict[str, int] = {}
+        self._floors: dict[str, int] = {}
         self._rejected: dict[tuple[str, str], frozenset[str]] = {}
 
     # -- epochs -----------------------------------------------------------------------------
@@ -125,6 +126,8 @@ class Requests:
                 self._number = data.number
             elif isinstance(data, AssistantMessage):
                 self._last_used[data.route] = event.time
+            elif isinstance(data, CacheBreak) and data.drops_reasoning:
+                self._floors[data.route] = event.seq
             elif isinstance(data, RouteDowngrade):
                 known = self._rejected.get((data.route, data.endpoint), frozenset())
                 self._rejected[data.route, data.endpoint] = known.union(data.rejected)
@@ -171,12 +174,10 @@ class Requests:
         log = self._log
         self._scan()
         line = self._line(route, context)
-        floor = reasoning_floor(log.events, route.name) if context.reasoning_bound else -1
-        prompt = line.projector.prompt(log, instruction=instruction, floor=floor)
+        prompt = self._project(line, route, instruction)
         breaks = self._declare(route, line, prompt, config)
         if any(found.drops_reasoning for found in breaks):
-            floor = reasoning_floor(log.events, route.name)
-            prompt = line.projector.prompt(log, instruction=instruction, floor=floor)
+            prompt = self._project(line, route, instruction)
         body = line.renderer.body(prompt, config)
         seq, _ = self._contexts[route.name]
         self._number += 1
@@ -204,6 +205,11 @@ class Requests:
             breaks,
             self._number,
         )
+
+    def _project(self, line: _Line, route: Route, instruction: str | None) -> Prompt:
+        self._scan()
+        floor = self._floors.get(route.name, -1) if line.context.reasoning_bound else -1
+        return line.projector.prompt(self._log, instruction=instruction, floor=floor)
 
     def encoded(self, route: str) -> int:
         """Return how many blocks were encoded for a route so far."""

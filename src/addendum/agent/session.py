@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.abc import TaskGroup
 
-from addendum.agent.header import latest_header
 from addendum.agent.requests import RENDERING, Requests, Sent
 from addendum.agent.results import StreamEvent, TurnDone, TurnResult
 from addendum.agent.tools import SessionTools
@@ -94,7 +93,7 @@ class Session:
         """Bring tools and log to where they were, or start them."""
         log, registry = self.log, self.registry
         log.close_open()
-        before = latest_header(log.events)
+        before = log.header
         switches = [event.data for event in log.events if isinstance(event.data, ToolSwitch)]
         if before is None:
             await registry.start(self.agent.limits.server_wait)
@@ -109,18 +108,21 @@ class Session:
             ):
                 log.append(ToolPolicy(self.agent.disabled))
         else:
-            header = before[1].header
+            header = before.header
             if any(tool.name == TOOL_SEARCH_NAME for tool in header.tools):
                 registry.bind_search(self._search)
             on = {spec.name: spec.on for spec in self.agent.servers}
-            on.update({each.name: each.on for each in switches if each.kind == "server"})
-            added = {each.name: each.tool for each in switches if each.kind == "tool" and each.tool}
-            gone = {each.name for each in switches if each.kind == "tool" and not each.on}
-            names = {tool.name for tool in header.tools}
+            for each in switches:
+                if each.kind == "server" and on.get(each.name) != each.on:
+                    # Behind the others, as when it was switched.
+                    on.pop(each.name, None)
+                    on[each.name] = each.on
+            tools = {each.name: each for each in switches if each.kind == "tool"}
             registry.restore(
                 header.tools,
                 [name for name in on if on[name]],
-                {name: tool for name, tool in added.items() if name not in gone or name in names},
+                {name: each.tool for name, each in tools.items() if each.on and each.tool},
+                [name for name, each in tools.items() if not each.on],
             )
         await self.flush()
 
@@ -213,10 +215,7 @@ class Session:
     @property
     def disabled(self) -> tuple[str, ...]:
         """Names that stay bound and are refused."""
-        for event in reversed(self.log.events):
-            if isinstance(event.data, ToolPolicy):
-                return event.data.disabled
-        return ()
+        return self.log.disabled
 
     async def _search(self, arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
         return Outcome(self.search(arguments))
@@ -305,9 +304,7 @@ class Session:
     @property
     def surprised(self) -> bool:
         """Whether tools were added by hand where the configuration could not expect it."""
-        return not self.agent.can_change and any(
-            isinstance(event.data, ToolSwitch) and event.data.on for event in self.log.events
-        )
+        return not self.agent.can_change and self.log.switched_on
 
     # -- the log ----------------------------------------------------------------------------
 

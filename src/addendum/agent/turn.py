@@ -189,7 +189,7 @@ class Turn:
         log = self._session.log
         told = {
             (node.data.server, node.data.text)
-            for node in log.surface.nodes
+            for node in log.surface.notes
             if isinstance(node.data, ServerInstructions)
         }
         for server, text in snapshot.instructions.items():

@@ -76,13 +76,16 @@ def _holds(run: Run) -> bool:
 
 
 def _title(scenario: Scenario) -> str:
-    from addendum.lab.scenario import Say
+    from addendum.lab.scenario import Compact, Say
 
-    turns = sum(isinstance(step, Say) for step in scenario.steps)
+    turns = [step for step in scenario.steps if isinstance(step, Say)]
+    summaries = sum(isinstance(step, Compact) for step in scenario.steps)
+    requests = sum(len(step.entries) for step in turns) + summaries
     head = "".join(each.rjust(wide) for each, wide in zip(_HEADS, _WIDTHS, strict=True))
     return "\n".join(
         [
-            f"{line(scenario.name, 40)}: {turns} turns; simulated by published rules",
+            f"{line(scenario.name, 30)}: {len(turns)} turns, {requests} requests; "
+            "simulated by published rules",
             "",
             style(f"{'':{_LABEL}}{head}", bold=True),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import anyio
@@ -41,7 +42,7 @@ async def _serve(file: str | None, port: int, values: tuple[str, ...], as_json: 
             for name, base in bases.items():
                 click.echo(f"  {name:12} {base}")
         # Whoever started this waits for the addresses.
-        click.get_text_stream("stdout").flush()
+        sys.stdout.flush()
         await anyio.sleep_forever()
 
 

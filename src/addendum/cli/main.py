@@ -78,6 +78,9 @@ class Commands(click.Group):
             code: int | None = super().main(*args, **{**extra, "standalone_mode": False})
         except (click.Abort, KeyboardInterrupt):
             code = _INTERRUPTED
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            code = 2
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx is not None else "addendum"
             code = _fail(f"{error.format_message().rstrip('.')}; see {command} --help")

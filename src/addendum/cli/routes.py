@@ -56,7 +56,8 @@ def _details(route: dict[str, Any]) -> str:
     if native:
         facts += [(key, str(route[key])) for key in ("definitions", "removals", "readd")]
         facts.append(("redefine", "in place" if route["redefine"] else "breaks the prefix"))
-    facts += [(f"cache {key}", _said(value)) for key, value in route["cache"].items() if value]
+    cache: dict[str, Any] = {**route["cache"], "lifetimes": ", ".join(route["cache"]["lifetimes"])}
+    facts += [(f"cache {key}", _said(value)) for key, value in cache.items() if value]
     facts += [(key, route[key]) for key in ("source", "checked", "certainty")]
     wide = max(len(name) for name, _ in facts)
     return "\n".join(
@@ -66,4 +67,4 @@ def _details(route: dict[str, Any]) -> str:
 
 
 def _said(value: Any) -> str:
-    return ", ".join(value) if isinstance(value, tuple | list) else f"{value}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

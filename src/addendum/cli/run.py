@@ -100,7 +100,7 @@ def _shown(run: Run) -> str:
         f"read {percent(totals.share)} of {number(totals.prompt_tokens)} prompt tokens; "
         f"{percent(totals.expected_share)} of what could be expected,",
         f"{percent(totals.ceiling_share)} of what was left after declared breaks; "
-        f"{totals.misses} misses, {totals.undeclared_misses} undeclared",
+        f"misses: {totals.misses}, undeclared: {totals.undeclared_misses}",
     ]
     lines += [f"broken: {number(lost)} tokens, {reason}" for reason, lost in run.broken().items()]
     lines += problems(run)

@@ -1,9 +1,9 @@
 """DeepSeek on loopback: its Anthropic surface, and a cache of whole units.
 
 The surface takes what its compatibility table names and refuses the rest: no `tool_removal`, no
-definitions by value, no `clear_at`. `anthropic-beta` and `cache_control` are ignored. Additions
-are told as the note tells them: a deferred entry of `tools` stands outside the prefix, and an
-addition is read at its block (certainty `reported`); a switch plays the other reading.
+definitions by value, no `clear_at`. `anthropic-beta` and `cache_control` are ignored. A deferred
+entry of `tools` stands outside the prefix, and an addition is read at its block (certainty
+`reported`); a switch plays the other reading.
 
 The cache stores prefixes as indivisible units: at the end of a request's input, at the end of the
 model's output, at a beginning that two requests were seen to share, and at fixed intervals. A

@@ -88,11 +88,9 @@ class ExactCache:
         for at in explicit:
             self._refresh(digests[at], now)
         wanted: list[tuple[int, Mode]] = [(at, "explicit") for at in explicit]
-        limit = facts.OPENAI_WRITES.value
         if mode == "implicit":
-            implicit: list[tuple[int, Mode]] = [(at, "implicit") for at in ends[-1:]]
-            wanted = wanted[-(limit - 1) :] + implicit
-        wanted = wanted[-limit:]
+            wanted.extend((at, "implicit") for at in ends[-1:])
+        wanted = wanted[-facts.OPENAI_WRITES.value :]
         written: list[tuple[int, Mode]] = [
             (at, kind) for at, kind in wanted if sizes[at] >= minimum and sizes[at] > read
         ]

@@ -22,6 +22,11 @@ _PREFIX_SETTINGS = (
     "verbosity",
     "prompt_cache_key",
 )
+COMPATIBLE = ChatDialect(
+    roles=("system", "user", "assistant", "tool"), max_tokens=True, reasoning=True
+)
+"""What compatible servers take."""
+
 _TEXT_PIECE = 24
 _JSON_PIECE = 16
 
@@ -100,12 +105,7 @@ class Compatible:
 
     def _answer(self, call: Call) -> Reply:
         body = json_body(call)
-        asked = read(
-            body,
-            ChatDialect(
-                roles=("system", "user", "assistant", "tool"), max_tokens=True, reasoning=True
-            ),
-        )
+        asked = read(body, COMPATIBLE)
         scope = encoding.canonical([body["model"]])
         lifetime = facts.COMPATIBLE_LIFETIME_SECONDS.value
         details: Json | None = None
@@ -140,24 +140,10 @@ def answer(call: Call, asked: ChatAsked, spoken: Spoken, details: Json | None) -
         spoken: What the model says.
         details: `prompt_tokens_details`, or None if the server reports none.
     """
-    body = asked.body
-    message: Json = {"role": "assistant", "content": spoken.text or None}
-    if spoken.thinking:
-        message["reasoning_content"] = spoken.thinking
-    calls: list[Json] = [
-        {
-            "id": f"call_{encoding.digest(call.body + bytes([at]))[:22]}",
-            "type": "function",
-            "function": {"name": name, "arguments": arguments},
-        }
-        for at, (name, arguments) in enumerate(spoken.calls)
-    ]
-    if calls:
-        message["tool_calls"] = calls
     prompt = count(asked.segments)
     parts: list[Json] = [{"text": spoken.text}] if spoken.text else []
     parts += [{"reasoning_content": spoken.thinking}] if spoken.thinking else []
-    completion = count(segment("assistant", each) for each in (*parts, *calls))
+    completion = count(segment("assistant", each) for each in (*parts, *_calls(call, spoken)))
     usage: Json = {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
@@ -165,6 +151,24 @@ def answer(call: Call, asked: ChatAsked, spoken: Spoken, details: Json | None) -
     }
     if details is not None:
         usage["prompt_tokens_details"] = details
+    return reply(call, asked.body, spoken, usage)
+
+
+def reply(call: Call, body: Json, spoken: Spoken, usage: Json) -> Reply:
+    """Return an answer with its usage.
+
+    Args:
+        call: The request.
+        body: Its body.
+        spoken: What the model says.
+        usage: The whole usage object.
+    """
+    message: Json = {"role": "assistant", "content": spoken.text or None}
+    if spoken.thinking:
+        message["reasoning_content"] = spoken.thinking
+    calls = _calls(call, spoken)
+    if calls:
+        message["tool_calls"] = calls
     head: Json = {
         "id": f"chatcmpl-{encoding.digest(call.body)[:24]}",
         "object": "chat.completion",
@@ -180,6 +184,17 @@ def answer(call: Call, asked: ChatAsked, spoken: Spoken, details: Json | None) -
     return Reply(
         200, payload=encoding.encode({**head, "choices": [choice], "usage": usage}), usage=usage
     )
+
+
+def _calls(call: Call, spoken: Spoken) -> list[Json]:
+    return [
+        {
+            "id": f"call_{encoding.digest(call.body + bytes([at]))[:22]}",
+            "type": "function",
+            "function": {"name": name, "arguments": arguments},
+        }
+        for at, (name, arguments) in enumerate(spoken.calls)
+    ]
 
 
 def _chunks(head: Json, message: Json, finish: str, usage: Json | None) -> tuple[bytes, ...]:

@@ -85,9 +85,10 @@ class Place:
 
     def wrong(self, why: str) -> ConfigurationError:
         """Return the error that this value is `why`, with file, line and path."""
-        line = self._node.start_mark.line + 1
+        mark = cast(Any, self._node.start_mark)
+        place = self._file if mark is None else f"{self._file}:{mark.line + 1}"
         where = f" {self.path}:" if self.path else ""
-        return ConfigurationError(f"{self._file}:{line}:{where} {why}")
+        return ConfigurationError(f"{place}:{where} {why}")
 
     def _instead(self, wanted: str) -> ConfigurationError:
         kind = self._kind()

@@ -7,7 +7,7 @@ from addendum.agent.requests import Sent
 from addendum.agent.session import Session
 from addendum.cache.record import Declared, RequestRecord
 from addendum.cache.rules import CacheRules
-from addendum.log.events import SystemMessage, UserMessage
+from addendum.log.events import RequestContext, SystemMessage, UserMessage
 from addendum.routes import CacheRules as RouteCache
 from addendum.wire.segment import Segment
 
@@ -88,12 +88,16 @@ def record_of(session: Session, sent: Sent, n: int, said: Said) -> RequestRecord
         tail=context.tail,
         tail_text=said.tail,
         human=said.human,
-        # A rebound list is no head: there the body tells which tools stood in front.
-        head=None if context.projection == "rebind" else _head(session, static),
+        head=_head(session, static) if _keeps_head(context) else None,
         static_blocks=1 if static else 0,
         declared=tuple(Declared(each.reason, each.at) for each in sent.breaks),
         purpose="compaction" if sent.purpose == "compaction" else "turn",
     )
+
+
+def _keeps_head(context: RequestContext) -> bool:
+    """Say whether the tools in front are the head's; elsewhere the body tells which they are."""
+    return context.projection == "dispatch" or context.definitions == "by-value"
 
 
 def _head(session: Session, static: str) -> str:

@@ -15,7 +15,7 @@ from addendum.cache.invariants import check
 from addendum.cache.record import RequestRecord
 from addendum.lab.records import lab_count, rules_of
 from addendum.lab.server import Capture
-from addendum.log.events import RequestContext
+from addendum.log.events import RequestContext, RouteDowngrade
 from addendum.log.session_log import SessionLog
 from addendum.routes import Route, ToolChanges
 
@@ -145,11 +145,7 @@ def judged(
         rows += judge(own, rules, count).requests
         violations += check(own, rules)
     rows.sort(key=lambda row: row.n)
-    violations += [
-        Violation("V12", "", each.n + 1, "", f"{each.provider} refused it: {each.refusal}")
-        for each in captures
-        if each.refusal is not None
-    ]
+    violations += _refused(captures, sessions)
     return Run(
         scenario,
         start.full_name,
@@ -161,3 +157,23 @@ def judged(
         tuple(sorted(violations, key=lambda each: each.n)),
         start.certainty,
     )
+
+
+def _refused(captures: Sequence[Capture], sessions: Sequence[SessionLog]) -> list[Violation]:
+    """V12: the strict lab accepts every request, but for one in front of each logged downgrade."""
+    downgrades = [
+        event.data.route.partition(":")[0]
+        for log in sessions
+        for event in log.events[log.inherited :]
+        if isinstance(event.data, RouteDowngrade)
+    ]
+    found: list[Violation] = []
+    for each in captures:
+        if each.refusal is None:
+            continue
+        if each.provider in downgrades:
+            downgrades.remove(each.provider)
+            continue
+        text = f"{each.provider} refused it: {each.refusal}"
+        found.append(Violation("V12", "", each.n + 1, "", text))
+    return found

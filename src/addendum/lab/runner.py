@@ -146,7 +146,7 @@ class _Conversation:
         self.closed = anyio.Event()
         self.route: Route | None = None
         self.texts = SetTexts()
-        self.functions: dict[str, CannedFunction | None] = {}
+        self.functions: dict[str, CannedFunction] = {}
         self.seen = 0
 
 
@@ -295,13 +295,9 @@ class _Driver:
         self._set(new, old.texts)
         if old.route is not None:
             self._move(new, old.route)
-        for name, tool in old.functions.items():
+        for tool in old.functions.values():
             # A program that is started again adds its tools again.
-            if tool is None:
-                if name in {entry.name for entry in new.session.registry.snapshot().active}:
-                    await new.session.tools.remove(name)
-            else:
-                await new.session.tools.add(self._function(tool))
+            await new.session.tools.add(self._function(tool))
         return new
 
     # -- steps ------------------------------------------------------------------------------
@@ -318,7 +314,7 @@ class _Driver:
                 now.functions[step.tool.name] = step.tool
             case RemoveTool():
                 await session.tools.remove(step.name)
-                now.functions[step.name] = None
+                now.functions.pop(step.name, None)
             case Redefine():
                 await self._redefine(now, step)
             case Reach():

@@ -44,7 +44,9 @@ _BASES = {
 PROVIDERS = tuple(_BASES)
 """Names of the lab's providers; each plays the routes of that name."""
 
-_SECRETS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"})
+_SECRETS = frozenset(
+    "authorization proxy-authorization x-api-key api-key x-goog-api-key cookie".split()
+)
 
 
 class Capture(msgspec.Struct, frozen=True):
@@ -304,6 +306,28 @@ async def open_lab(
         ConfigurationError: The port is taken.
     """
     lab = Lab(script, clock=clock, switches=switches)
+    async with serve(lab.app, port=port, release=lab.release) as lab.url:
+        yield lab
+
+
+def _nothing() -> None:
+    return None
+
+
+@asynccontextmanager
+async def serve(
+    app: ASGIApp, *, port: int = 0, release: Callable[[], None] = _nothing
+) -> AsyncGenerator[str]:
+    """Serve an application in this event loop (asyncio); yields its address.
+
+    Args:
+        app: The application.
+        port: Port on 127.0.0.1; 0 takes a free one.
+        release: Called while the server closes: answers that are held back have to go on then.
+
+    Raises:
+        ConfigurationError: The port is taken.
+    """
     # With the protocol named, asyncio sends at once; else each answer waits 40 ms for an ACK.
     with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -313,10 +337,14 @@ async def open_lab(
             raise ConfigurationError(
                 f"the lab cannot listen on {HOST}:{port} ({error.strerror}); choose another port"
             ) from error
-        lab.url = f"http://{HOST}:{listener.getsockname()[1]}"
         # An answer that is cut on purpose is an error to the server, hence the level.
         config = uvicorn.Config(
-            lab.app, lifespan="off", log_config=None, log_level="critical", date_header=False
+            app,
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            date_header=False,
+            timeout_keep_alive=60,
         )
         config.load()
         server = uvicorn.Server(config)
@@ -324,23 +352,22 @@ async def open_lab(
         # `Server.serve` would also take over the process's signals and poll ten times a second.
         await server.startup(sockets=[listener])
         try:
-            yield lab
+            yield f"http://{HOST}:{listener.getsockname()[1]}"
         finally:
             with anyio.CancelScope(shield=True):
-                await _close(server, lab)
+                await _close(server, release)
 
 
-async def _close(server: uvicorn.Server, lab: Lab) -> None:
+async def _close(server: uvicorn.Server, release: Callable[[], None]) -> None:
     for listening in server.servers:
         listening.close()
     for connection in list(server.server_state.connections):
         connection.shutdown()
     state = server.server_state
-    with anyio.move_on_after(GRACE_SECONDS):
-        while state.connections or state.tasks:
-            lab.release()
-            await anyio.sleep(0.001)
-    for connection in list(state.connections):
-        connection.transport.abort()
+    deadline = anyio.current_time() + GRACE_SECONDS
     while state.connections or state.tasks:
+        release()
+        if anyio.current_time() > deadline:
+            for connection in list(state.connections):
+                connection.transport.abort()
         await anyio.sleep(0.001)

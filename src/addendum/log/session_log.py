@@ -30,7 +30,9 @@ from addendum.log.events import (
     StepStart,
     SurfaceOp,
     ToolCall,
+    ToolPolicy,
     ToolResult,
+    ToolSwitch,
     TurnEnd,
     TurnStart,
     UserMessage,
@@ -55,6 +57,8 @@ class SessionLog:
         step: The open step, or None.
         turns: How many turns were opened so far.
         inherited: How many events came from a parent.
+        disabled: Names of tools that are bound and refused.
+        switched_on: Whether a tool or server was ever switched on by hand.
     """
 
     def __init__(self, session: str, *, clock: Callable[[], int] = now_ms) -> None:
@@ -64,11 +68,15 @@ class SessionLog:
         self.step: int | None = None
         self.turns = 0
         self.inherited = 0
+        self.disabled: tuple[str, ...] = ()
+        self.switched_on = False
         self._events: list[Event] = []
         self._clock = clock
         self._headers: dict[int, RequestHeader] = {}
         self._waiting: list[str] = []
         self._durable = 0
+        self._encoded: dict[int, bytes] = {}
+        self._unsure = False
         self._flushing = anyio.Lock()
 
     @property
@@ -107,7 +115,7 @@ class SessionLog:
 
         Raises:
             Conflict: The log has grown past `expected`.
-            AppendRefused: It breaks a rule; the log is unchanged.
+            AppendRefused: It breaks a rule, or no store could hold it; the log is unchanged.
         """
         seq = len(self._events)
         if expected is not None and expected != seq:
@@ -124,7 +132,13 @@ class SessionLog:
         elif isinstance(data, SURFACE_TYPES):
             operation = "append"
         event = Event(seq, self._clock(), data, operation, sources)
+        # Encoded now: an event that cannot be written would block every one behind it for good.
+        try:
+            encoded = codec.encode_event(event)
+        except ContentError as error:
+            raise self._refuse(event, str(error)) from error
         self._admit(event)
+        self._encoded[seq] = encoded
         return event
 
     def _admit(self, event: Event) -> None:
@@ -240,7 +254,10 @@ class SessionLog:
                 self._waiting.remove(data.call_id)
             case EndSeed():
                 self.inherited = data.inherited
-                # What was still open in the parent is closed by the child's own events.
+            case ToolPolicy():
+                self.disabled = data.disabled
+            case ToolSwitch():
+                self.switched_on = self.switched_on or data.on
             case _:
                 pass
 
@@ -248,6 +265,9 @@ class SessionLog:
 
     async def flush(self, store: Store, lease: Lease) -> None:
         """Make every event so far durable; the barrier in front of requests and tools.
+
+        A flush that was cancelled or failed may still have reached the store: the next one looks
+        there first.
 
         Raises:
             Conflict: Somebody else appended to the stored session.
@@ -259,8 +279,20 @@ class SessionLog:
             start, end = self._durable, len(self._events)
             if start == end:
                 return
-            encoded = [codec.encode_event(event) for event in self._events[start:end]]
-            await store.append(lease, start, encoded)
+            waiting = [
+                self._encoded.get(event.seq) or codec.encode_event(event)
+                for event in self._events[start:end]
+            ]
+            if self._unsure:
+                stored = await store.read(self.session, start)
+                if stored == waiting[: len(stored)]:
+                    start += len(stored)
+            self._unsure = True
+            if start < end:
+                await store.append(lease, start, waiting[start - end :])
+            self._unsure = False
+            for seq in range(self._durable, end):
+                self._encoded.pop(seq, None)
             self._durable = end
 
     @classmethod
@@ -298,6 +330,11 @@ class SessionLog:
         """The latest header."""
         return next(reversed(self._headers.values()), None)
 
+    @property
+    def header_seq(self) -> int | None:
+        """Seq of the latest header."""
+        return next(reversed(self._headers), None)
+
     def fork(self, session: str, upto: int | None = None) -> SessionLog:
         """Return a child log with the same events up to and including seq `upto`.
 
@@ -318,34 +355,38 @@ class SessionLog:
     def close_open(self, reason: str = "the session was interrupted") -> bool:
         """Answer calls without a result and close an open step and turn, as after a crash.
 
+        Args:
+            reason: Why, for people; in `turn/end`.
+
         Returns:
             Whether there was anything to close.
         """
         if self.turn is None:
             return False
         turn, step = self.turn, self.step
-        started = {
-            event.data.call_id
-            for event in self._events[-200:]
-            if isinstance(event.data, ToolCall) and event.data.turn == turn
-        }
-        names = {
-            call.id: call.name
-            for event in self.surface.nodes[-50:]
-            if isinstance(event.data, AssistantMessage)
-            for call in event.data.calls
-        }
+        started: set[str] = set()
+        names: dict[str, str] = {}
+        # What belongs to the open step, however many calls it has: ids may repeat in others.
+        for event in reversed(self._events):
+            if isinstance(event.data, StepStart):
+                break
+            if isinstance(event.data, ToolCall):
+                started.add(event.data.call_id)
+            elif isinstance(event.data, AssistantMessage):
+                names = {call.id: call.name for call in event.data.calls}
         for call_id in self.unanswered:
             if call_id in started:
                 code, text = (
                     "TOOL_OUTCOME_UNKNOWN",
-                    (
-                        f"{reason} after this tool was started; whether it had an effect is "
-                        "unknown. Look before you call it again."
-                    ),
+                    "the session was interrupted after this tool was started; whether it had an "
+                    "effect is unknown. Look before you call it again.",
                 )
             else:
-                code, text = "TOOL_NOT_STARTED", f"{reason} before this tool was started."
+                code, text = (
+                    "TOOL_NOT_STARTED",
+                    "the session was interrupted before this tool was started; call it again if "
+                    "it is still needed.",
+                )
             assert step is not None
             self.append(ToolResult(turn, step, call_id, names.get(call_id, ""), text, True, code))
         if step is not None:

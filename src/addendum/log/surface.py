@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from addendum.errors import AppendRefused
-from addendum.log.events import SURFACE_TYPES, Event, Span, SystemMessage
+from addendum.log.events import (
+    SURFACE_TYPES,
+    DeveloperMessage,
+    Event,
+    ServerInstructions,
+    Span,
+    SystemMessage,
+)
+
+_NOTES = (SystemMessage, DeveloperMessage, ServerInstructions)
 
 
 class Surface:
@@ -18,11 +27,14 @@ class Surface:
     Attributes:
         nodes: Surface events in surface order.
         generation: How many replaces there were; it moves when bytes already sent may change.
+        notes: Those of the nodes that neither person, model nor tool made: prompts, tool updates,
+            server instructions. They are few, and asked for at every step.
     """
 
     def __init__(self) -> None:
         self.nodes: list[Event] = []
         self.generation = 0
+        self.notes: list[Event] = []
         self._alive: set[int] = set()
 
     def alive(self, seq: int) -> bool:
@@ -88,8 +100,11 @@ class Surface:
             self._alive.difference_update(node.seq for node in self.nodes[first : last + 1])
             self.nodes[first : last + 1] = [event]
             self.generation += 1
+            self.notes = [node for node in self.nodes if isinstance(node.data, _NOTES)]
         else:
             self.nodes.append(event)
+            if isinstance(event.data, _NOTES):
+                self.notes.append(event)
         self._alive.add(event.seq)
 
 

@@ -13,7 +13,6 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from addendum.log.events import (
-    AssistantAttempt,
     AssistantMessage,
     CacheBreak,
     CompactionSummary,
@@ -56,7 +55,7 @@ def difference(
 ) -> Difference | None:
     """Return where `after` stops extending `before`; marks and a moved tail do not count."""
     bound = after.context.reasoning_bound
-    if _immediate(before) != _immediate(after):
+    if before.tools is not after.tools and _immediate(before) != _immediate(after):
         return Difference("tools", reasoning=bound and _reasons(after.blocks))
     if [text.text for text in before.system] != [text.text for text in after.system]:
         return Difference("system", reasoning=bound and _reasons(after.blocks))
@@ -168,14 +167,13 @@ def _redefined(before: Prompt, after: Prompt, headers: Sequence[RequestHeader]) 
 
 
 def _failed(events: Sequence[Event]) -> bool:
-    """Say whether the last request stayed without an answer and a user message followed."""
-    last = max(
-        (i for i, event in enumerate(events) if isinstance(event.data, RequestSent)), default=-1
-    )
-    rest = [event.data for event in events[last + 1 :]]
-    return not any(isinstance(data, AssistantMessage) for data in rest) and any(
-        isinstance(data, UserMessage | AssistantAttempt) for data in rest
-    )
+    """Say whether the request that `events` begin with stayed without an answer."""
+    for event in events[1:]:
+        if isinstance(event.data, AssistantMessage):
+            return False
+        if isinstance(event.data, RequestSent | UserMessage):
+            return True
+    return False
 
 
 def reasoning_floor(events: Iterable[Event], route: str) -> int:

@@ -208,7 +208,7 @@ class Projector:
             if self._told is not None and _identical(key, self._told_for):
                 return self._told
             developer = [
-                node for node in log.surface.nodes if isinstance(node.data, DeveloperMessage)
+                node for node in log.surface.notes if isinstance(node.data, DeveloperMessage)
             ]
             told = by_history(context, developer, self._history.active, history)
         self._told, self._told_for = told, key
@@ -420,7 +420,9 @@ class Projector:
                 (seq, part),
                 call_id(call.id),
                 TOOL_DISPATCHER_NAME,
-                escape_json(rewrite_direct_call(call)),
+                escape_json(
+                    rewrite_direct_call(call, string_arguments=self.facts.string_arguments)
+                ),
             )
         return Use((seq, part), call_id(call.id), call.name, escape_json(call.arguments))
 

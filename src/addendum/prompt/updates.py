@@ -77,13 +77,15 @@ def by_history(
     mode = None if context.projection == "rebind" else context.projection
     assert mode != "dispatch"
     messages, tools = project_tool_updates(developer, active, mode, history)
+    whole = {event.seq: event.data for event in developer}
     updates: dict[int, tuple[Block, ...]] = {}
     for event in messages:
-        data = event.data
-        assert isinstance(data, DeveloperMessage)
+        data, logged = event.data, whole[event.seq]
+        assert isinstance(data, DeveloperMessage) and isinstance(logged, DeveloperMessage)
         blocks: list[Block] = []
-        for part, block in enumerate(data.content):
-            key = (event.seq, part)
+        for block in data.content:
+            # Numbered as logged: what is left out later must not rename what stays.
+            key = (event.seq, logged.content.index(block))
             if isinstance(block, DeveloperText):
                 blocks.append(Text(key, "system", block.text, "prompt"))
             elif isinstance(block, ToolAddition):

@@ -6,7 +6,7 @@ connection changes no snapshot: only a switch, or a server's settled list, does.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import anyio
@@ -180,14 +180,20 @@ class Registry:
         await self._adopt(server, await connection.ready(wait))
 
     def restore(
-        self, tools: Sequence[ToolSchema], on: Sequence[str], added: Mapping[str, ToolSchema]
+        self,
+        tools: Sequence[ToolSchema],
+        on: Sequence[str],
+        added: Mapping[str, ToolSchema],
+        removed: Collection[str],
     ) -> None:
         """Start from what a log says was active.
 
         Args:
             tools: The latest header's tools.
             on: Servers that are on, in order.
-            added: Tools that were added by hand, by name.
+            added: Tools that were added by hand and are there, by name. One that the agent has a
+                function for is the agent's own again.
+            removed: Tools that were removed by hand.
         """
         for name in on:
             server = self._servers.get(name)
@@ -196,7 +202,8 @@ class Registry:
             server.on = True
             self._order.append(name)
             server.restored = tuple(tool for tool in tools if self._owner(tool.name) is server)
-        self._added.update(added)
+        self._added.update({n: tool for n, tool in added.items() if n not in self._functions})
+        self._off.update(name for name in removed if name in self._functions)
 
     def _owner(self, name: str) -> _Server | None:
         """Return the server whose tool has this name, by its prefix; the longest one wins."""

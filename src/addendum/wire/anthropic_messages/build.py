@@ -20,6 +20,7 @@ from addendum.log.events import RequestContext
 from addendum.log.values import Config, ToolSchema
 from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
 from addendum.prompt.projector import WireFacts
+from addendum.wire.pieces import Edit, Pieces
 
 WIRE = "anthropic_messages"
 
@@ -41,7 +42,7 @@ class Renderer:
     def __init__(self) -> None:
         self.encoded = 0
         self._chain = -1
-        self._pieces: list[bytes] = []
+        self._pieces = Pieces()
         self._last: Group | None = None
         self._open: dict[Key, bytes] = {}
         self._tools: tuple[tuple[ToolSchema, ...], list[bytes], int] | None = None
@@ -85,47 +86,36 @@ class Renderer:
         return b",".join(blocks)
 
     def _messages(self, prompt: Prompt, mark: bytes) -> list[bytes]:
-        if prompt.chain != self._chain:
-            self._chain, self._pieces, self._last, self._open = prompt.chain, [], None, {}
+        if prompt.chain != self._chain or prompt.count < len(self._pieces):
+            self._chain, self._last, self._open = prompt.chain, None, {}
+            self._pieces = Pieces()
         for index in range(len(self._pieces), prompt.count):
             block = prompt.settled[index]
             known = self._open.get(block.key)
             self._pieces.append(self._piece(block, self._last, known))
             self._last = _group(block)
-        pieces = self._pieces[: prompt.count]
-        last = _group(prompt.settled[prompt.count - 1]) if prompt.count else None
+        last = self._last
+        opened: list[bytes] = []
         fresh: dict[Key, bytes] = {}
         for block in prompt.open:
             fresh[block.key] = known = self._open.get(block.key) or self._encode(block)
-            pieces.append(self._piece(block, last, known))
+            opened.append(self._piece(block, last, known))
             last = _group(block)
         self._open = fresh
+        count = prompt.count
+        edits: dict[int, Edit] = {}
         for index in prompt.marks.blocks:
-            pieces[index] = _marked(pieces[index], mark)
+            edits[index] = lambda piece: _marked(piece, mark)
         if prompt.tail is not None:
-            self._insert_tail(prompt, pieces)
-        return pieces
-
-    def _insert_tail(self, prompt: Prompt, pieces: list[bytes]) -> None:
-        """Put the turn's instructions in front of the human message, in one user message."""
-        assert prompt.tail is not None
-        at = prompt.tail_at
-        text = _text(prompt.tail.text)
-        if at >= len(pieces):
-            before = prompt.blocks[-1] if pieces else None
-            pieces.append(
-                _separator(("user", 0, ""), None if before is None else _group(before)) + text
-            )
-            return
-        opening = b'{"role":"user","content":['
-        piece = pieces[at]
-        place = piece.find(opening)
-        if 0 <= place <= 4:
-            cut = place + len(opening)
-            pieces[at] = piece[:cut] + text + b"," + piece[cut:]
-        else:
-            # It continues a user message: results of an interrupted turn, or an earlier try.
-            pieces[at] = b"," + text + piece
+            text = _text(prompt.tail.text)
+            if prompt.tail_at >= count + len(opened):
+                opened.append(_separator(("user", 0, ""), last) + text)
+            else:
+                marked = edits.get(prompt.tail_at, _same)
+                edits[prompt.tail_at] = lambda piece: _with_tail(marked(piece), text)
+        for index in [index for index in edits if index >= count]:
+            opened[index - count] = edits.pop(index)(opened[index - count])
+        return self._pieces.parts(edits) + opened
 
     def _piece(self, block: Block, last: Group | None, known: bytes | None) -> bytes:
         group = _group(block)
@@ -200,6 +190,21 @@ def _settings(config: Config) -> bytes:
 def _mark(context: RequestContext) -> bytes:
     ttl = b',"ttl":"1h"' if context.ttl == "1h" else b""
     return b',"cache_control":{"type":"ephemeral"' + ttl + b"}}"
+
+
+def _same(piece: bytes) -> bytes:
+    return piece
+
+
+def _with_tail(piece: bytes, text: bytes) -> bytes:
+    """Put the turn's instructions in front of a human message, in one user message."""
+    opening = b'{"role":"user","content":['
+    place = piece.find(opening)
+    if 0 <= place <= 4:
+        cut = place + len(opening)
+        return piece[:cut] + text + b"," + piece[cut:]
+    # It continues a user message: results of an interrupted turn, or an earlier try.
+    return b"," + text + piece
 
 
 def _marked(piece: bytes, mark: bytes) -> bytes:

@@ -8,6 +8,7 @@ Shapes: openai-python 3.57.0 types (2026-11).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from addendum import encoding
@@ -15,6 +16,7 @@ from addendum.errors import UnsupportedContent
 from addendum.log.values import Config, ToolSchema
 from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
 from addendum.prompt.projector import WireFacts
+from addendum.wire.pieces import Edit, Pieces
 
 WIRE = "openai_chat"
 
@@ -33,7 +35,7 @@ class Renderer:
         self._cache_key = cache_key
         self._max_tokens_field = max_tokens_field
         self._chain = -1
-        self._pieces: list[bytes] = []
+        self._pieces = Pieces()
         self._starts: list[int] = []
         self._open: dict[Key, bytes] = {}
         self._tools: tuple[tuple[ToolSchema, ...], bytes] | None = None
@@ -50,36 +52,47 @@ class Renderer:
             if self._tools is None or self._tools[0] is not prompt.tools:
                 self._tools = (prompt.tools, b",".join(map(_declaration, prompt.tools)))
             parts += [b',"tools":[', self._tools[1], b"]"]
-        parts += [b',"messages":[', b",".join(self._messages(prompt)), b"]}"]
+        parts += [b',"messages":[', *self._messages(prompt), b"]}"]
         return b"".join(parts)
 
     def _messages(self, prompt: Prompt) -> list[bytes]:
-        if prompt.chain != self._chain:
-            self._chain, self._pieces, self._starts, self._open = prompt.chain, [], [], {}
-        done = len(self._starts)
-        self._take(prompt.settled[done : prompt.count], self._pieces, self._starts, self._open)
-        pieces, starts = list(self._pieces), list(self._starts) if prompt.tail else []
+        if prompt.chain != self._chain or prompt.count < len(self._starts):
+            self._chain, self._open = prompt.chain, {}
+            self._pieces, self._starts = Pieces(), []
+        settled = prompt.settled[len(self._starts) : prompt.count]
+        for message, run in self._encoded(settled, self._open):
+            self._starts.extend([len(self._pieces)] * run)
+            self._pieces.append((b"," if len(self._pieces) else b"") + message)
         fresh: dict[Key, bytes] = {}
-        opened: list[int] = []
-        self._take(prompt.open, pieces, opened, self._open, fresh)
+        opened: list[bytes] = []
+        starts: list[int] = []
+        for message, run in self._encoded(prompt.open, self._open, fresh):
+            starts.extend([len(opened)] * run)
+            opened.append(message)
         self._open = fresh
+        edits: dict[int, Edit] = {}
         if prompt.tail is not None:
-            starts += opened
-            at = starts[prompt.tail_at] if prompt.tail_at < len(starts) else len(pieces)
-            pieces.insert(at, _message("user", prompt.tail.text))
-        if prompt.system:
-            pieces.insert(0, _system(prompt.system))
-        return pieces
+            tail = _message("user", prompt.tail.text)
+            if prompt.tail_at < prompt.count:
+                edits[self._starts[prompt.tail_at]] = lambda piece: (
+                    b"," + tail + piece if piece[:1] == b"," else tail + b"," + piece
+                )
+            else:
+                at = prompt.tail_at - prompt.count
+                opened.insert(starts[at] if at < len(starts) else len(opened), tail)
+        system = [_system(prompt.system)] if prompt.system else []
+        parts = self._pieces.parts(edits)
+        between = [b","] if system and (parts or opened) else []
+        behind = [b","] if parts and opened else []
+        return [*system, *between, *parts, *behind, b",".join(opened)]
 
-    def _take(
+    def _encoded(
         self,
-        blocks: list[Block] | tuple[Block, ...],
-        pieces: list[bytes],
-        starts: list[int],
+        blocks: Sequence[Block],
         known: dict[Key, bytes],
         fresh: dict[Key, bytes] | None = None,
-    ) -> None:
-        """Append the messages of `blocks`, and for each block the index of its message."""
+    ) -> Iterator[tuple[bytes, int]]:
+        """Yield the messages of `blocks`, each with the number of blocks it holds."""
         place = 0
         while place < len(blocks):
             block = blocks[place]
@@ -96,8 +109,7 @@ class Renderer:
                 encoded = _encode(blocks[place : place + run])
             if fresh is not None:
                 fresh[block.key] = encoded
-            starts.extend([len(pieces)] * run)
-            pieces.append(encoded)
+            yield encoded, run
             place += run
 
 
@@ -153,7 +165,7 @@ def _declaration(tool: ToolSchema) -> bytes:
     )
 
 
-def _encode(blocks: list[Block] | tuple[Block, ...]) -> bytes:
+def _encode(blocks: Sequence[Block]) -> bytes:
     first = blocks[0]
     if _neutral(first):
         return _answer(blocks)
@@ -175,7 +187,7 @@ def _encode(blocks: list[Block] | tuple[Block, ...]) -> bytes:
             return _answer(blocks)
 
 
-def _answer(blocks: list[Block] | tuple[Block, ...]) -> bytes:
+def _answer(blocks: Sequence[Block]) -> bytes:
     text = "".join(block.text for block in blocks if isinstance(block, Text))
     calls = [
         {

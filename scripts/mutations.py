@@ -1,0 +1,249 @@
+"""Break the fold and the projections on purpose, and see that the numbered cases notice.
+
+Each mutation changes a copy of `src/` in a temporary folder, and the tests named with it run
+against that copy. A mutation under which they all pass has survived: a case is missing.
+
+    python scripts/mutations.py [WORD]      WORD picks the mutations whose name holds it
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+LONGEST = 60
+"""Seconds that the tests of one mutation may take: a fault may make them wait for ever."""
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One fault.
+
+    Attributes:
+        name: Where it is, and what it is.
+        path: The file, under `src/addendum`.
+        old: Text that stands in the file exactly once.
+        new: What stands there instead.
+        tests: Test files under `tests/cases`, without `test_` and `_cases.py`.
+        only: Expression that selects tests, as for `pytest -k`; all if empty.
+    """
+
+    name: str
+    path: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    only: str = ""
+
+    def apply(self, source: str) -> str:
+        """Return the faulty text of the file.
+
+        Raises:
+            ValueError: The text to replace is not there exactly once.
+        """
+        count = source.count(self.old)
+        if count != 1:
+            raise ValueError(f"{self.name}: its text stands {count} times in {self.path}")
+        return source.replace(self.old, self.new)
+
+
+HISTORY, LEDGER = "tools/history.py", "tools/ledger.py"
+PROJECTOR, UPDATES, HEADER = "prompt/projector.py", "prompt/updates.py", "agent/header.py"
+
+MUTATIONS = (
+    Mutation(
+        "fold: never rebuild on redefinition",
+        HISTORY,
+        "and self._declared[tool.name].identity() != tool.identity()",
+        "and False",
+        ("fold", "projection"),
+    ),
+    Mutation(
+        "fold: removal deletes the declaration",
+        HISTORY,
+        "self._available.discard(block.tool_name)",
+        "self._available.discard(block.tool_name); self._declared.pop(block.tool_name, None)",
+        ("fold",),
+    ),
+    Mutation(
+        "fold: baseline kept on series",
+        HISTORY,
+        "            or data.new_series\n",
+        "",
+        ("fold", "projection"),
+    ),
+    Mutation(
+        "fold: baseline kept after a missing message",
+        HISTORY,
+        "            or not self._complete\n",
+        "",
+        ("fold",),
+    ),
+    Mutation(
+        "projection: no updates, but the flag is kept",
+        HISTORY,
+        "undeferred(_known_order(active_tools, history))",
+        "_known_order(active_tools, history)",
+        ("projection",),
+    ),
+    Mutation(
+        "projection: mode A keeps removed names",
+        HISTORY,
+        "tuple(tool for tool in declared if tool.name in active)",
+        "tuple(declared)",
+        ("projection",),
+    ),
+    Mutation(
+        "projection: removal blocks kept although not offered",
+        HISTORY,
+        'if mode != "in-history" or block.tool_name not in offered:',
+        'if mode != "in-history":',
+        ("projection",),
+    ),
+    Mutation(
+        "projection: guard off",
+        HISTORY,
+        "if declared and all(tool.defer_loading for tool in declared):",
+        "if False:",
+        ("projection",),
+    ),
+    Mutation(
+        "projection: identity order ignored",
+        HISTORY,
+        "    wanted = {update.message_id for update in history.updates}\n    if [\n",
+        "    wanted = {update.message_id for update in history.updates}\n"
+        "    messages = sorted(messages, key=lambda message: message.seq)\n    if [\n",
+        ("projection",),
+    ),
+    Mutation(
+        "projection: partly filtered message mutates the stored one",
+        HISTORY,
+        "copy = msgspec.structs.replace(data, content=content)",
+        'msgspec.structs.force_setattr(copy := data, "content", content)',
+        ("projection",),
+    ),
+    Mutation(
+        "blocks: numbered anew when others are left out",
+        UPDATES,
+        "logged.content.index(block)",
+        "data.content.index(block)",
+        ("wire",),
+        "partly",
+    ),
+    Mutation(
+        "ledger: series update not derived",
+        LEDGER,
+        "        if data.new_series:\n",
+        "        if False:\n",
+        ("lifecycle",),
+        "told_again",
+    ),
+    Mutation(
+        "place: update in front of the user message",
+        PROJECTOR,
+        "        said.extend(native)\n",
+        "        said[:0] = native\n",
+        ("wire",),
+        "case_69 or case_72",
+    ),
+    Mutation(
+        "prompt: an emptied prompt hides the one in use",
+        PROJECTOR,
+        "            if settling and not data.empty:\n",
+        "            if settling:\n",
+        ("header",),
+        "case_27",
+    ),
+    Mutation(
+        "header: removals in front of additions",
+        HEADER,
+        "(*added, *removed)",
+        "(*removed, *added)",
+        ("header",),
+        "case_17",
+    ),
+)
+
+
+def run(chosen: Sequence[Mutation], folder: Path, *, faulty: bool) -> tuple[int, list[str]]:
+    """Run the tests of mutations against a copy of `src/` in `folder`.
+
+    Args:
+        chosen: The mutations.
+        folder: An empty folder.
+        faulty: Whether they are applied.
+
+    Returns:
+        pytest's exit status, and the tests that failed.
+    """
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for mutation in chosen if faulty else ():
+        path = folder / "src" / "addendum" / mutation.path
+        path.write_text(mutation.apply(path.read_text("utf-8")), "utf-8")
+    files = sorted({f"tests/cases/test_{name}_cases.py" for each in chosen for name in each.tests})
+    # `test` is in every name: where one of them wants a whole file, all is run but the long one.
+    only = " or ".join(f"({each.only or 'test and not case_96'})" for each in chosen)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
+    try:
+        done = subprocess.run(
+            [*command, "-k", only, *files],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LONGEST,
+        )
+    except subprocess.TimeoutExpired:
+        return 1, [f"(no end within {LONGEST} s)"]
+    failed = re.findall(r"^(?:FAILED|ERROR) \S+?::(\S+)", done.stdout, re.MULTILINE)
+    return done.returncode, failed
+
+
+def shown(failed: Sequence[str]) -> str:
+    """Return the numbers of the cases among failed tests, then the other tests' names."""
+    numbers = {int(number) for test in failed for number in re.findall(r"case_(\d+)", test)}
+    others = {test.partition("[")[0] for test in failed if "case_" not in test}
+    return ", ".join([*map(str, sorted(numbers)), *sorted(others)]) or "-"
+
+
+def main(word: str = "") -> int:
+    """Print which cases each mutation turns red; return the exit status."""
+    chosen = [each for each in MUTATIONS if word in each.name]
+    if not chosen:
+        print(f"no mutation's name holds {word!r}", file=sys.stderr)
+        return 2
+    began = time.monotonic()
+    problems: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        status, failed = run(chosen, Path(folder), faulty=False)
+    if status != 0:
+        print(f"without a fault there already fail: {shown(failed)}", file=sys.stderr)
+        return 2
+    for mutation in chosen:
+        with tempfile.TemporaryDirectory() as folder:
+            status, failed = run([mutation], Path(folder), faulty=True)
+        print(f"{mutation.name:<60} {shown(failed)}", flush=True)
+        if status == 0:
+            problems.append(f"{mutation.name}: survived")
+        elif status != 1:
+            problems.append(f"{mutation.name}: its tests could not run (pytest: {status})")
+    for line in problems:
+        print(line, file=sys.stderr)
+    print(f"{len(chosen) - len(problems)} of {len(chosen)} mutations were noticed")
+    print(f"{time.monotonic() - began:.0f} s")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))

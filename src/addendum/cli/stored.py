@@ -1,0 +1,81 @@
+"""Reading stored sessions: without the writer's lease, so a running session is no obstacle."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from addendum.errors import ConfigurationError, SessionMissing
+from addendum.log.session_log import SessionLog
+from addendum.log.store import SessionRow, Store
+from addendum.stores import DEFAULT_URL, open_store
+from addendum.stores.sqlite import PREFIX, path_of
+
+_SHOWN = 5
+"""How many ids are named where a prefix fits several."""
+
+
+@asynccontextmanager
+async def reading(url: str | None) -> AsyncGenerator[Store]:
+    """Open a store that is there already.
+
+    Args:
+        url: Its address; the user's own store if None.
+
+    Raises:
+        ConfigurationError: There is none: looking must not make one.
+    """
+    address = url or DEFAULT_URL
+    if address.startswith(PREFIX) and not path_of(address).exists():
+        raise ConfigurationError(
+            f"there is no store at {path_of(address)}; name one with --store or $ADDENDUM_STORE"
+        )
+    store = await open_store(address)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def all_rows(url: str | None) -> list[SessionRow]:
+    """Return the sessions of a store, newest first; none where the user's own is not there yet.
+
+    Raises:
+        ConfigurationError: There is no such store.
+    """
+    if url is None and not path_of(DEFAULT_URL).exists():
+        return []
+    async with reading(url) as store:
+        return await store.sessions()
+
+
+async def read_log(url: str | None, beginning: str) -> tuple[SessionRow, SessionLog]:
+    """Return the one session whose id is, or begins with, a text.
+
+    Args:
+        url: The store; the user's own if None.
+        beginning: The id, or as much of it as no other has.
+
+    Raises:
+        SessionMissing: There is none.
+        ConfigurationError: There are several, or no store.
+    """
+    async with reading(url) as store:
+        row = _chosen(await store.sessions(), beginning)
+        return row, SessionLog.load(row.id, await store.read(row.id))
+
+
+def _chosen(rows: list[SessionRow], beginning: str) -> SessionRow:
+    found = [row for row in rows if row.id == beginning]
+    found = found or [row for row in rows if beginning and row.id.startswith(beginning)]
+    if not found:
+        raise SessionMissing(
+            f"no session begins with {beginning[:60]!r}; `addendum sessions` lists them"
+        )
+    if len(found) > 1:
+        names = ", ".join(row.id for row in found[:_SHOWN])
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise ConfigurationError(
+            f"{beginning[:60]!r} begins {len(found)} sessions ({names}{more}); write more of it"
+        )
+    return found[0]

@@ -1,0 +1,221 @@
+"""`addendum tools`: what a session could call at any moment, and pins of server tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec import Struct, structs
+
+from addendum.cli.stored import read_log
+from addendum.cli.terminal import (
+    json_option,
+    line,
+    number,
+    print_json,
+    run_async,
+    store_option,
+    table,
+)
+from addendum.errors import ConfigurationError
+from addendum.log.events import RequestHeader, ToolCall, ToolPolicy, TurnStart
+from addendum.log.session_log import SessionLog
+from addendum.log.values import ToolSchema
+
+_PATIENCE = 60.0
+"""Seconds that a server may take to list its tools."""
+
+
+class ToolState(Struct, frozen=True):
+    """One tool at one moment of a session.
+
+    Attributes:
+        name: Its name.
+        state: `active` (bound in the head), `deferred` (active, but not bound there), `disabled`
+            (bound and refused) or `removed`.
+        server: The server it comes from, by its name's beginning; None for a function tool.
+        since_seq: The header from which on it is in this state.
+        since_turn: That header's turn.
+        calls: How often it was started so far.
+    """
+
+    name: str
+    state: str
+    server: str | None
+    since_seq: int
+    since_turn: int
+    calls: int
+
+
+class _ById(click.Group):
+    """A group whose first argument may also be a session's id."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return `pin`, or what shows a session."""
+        if args and args[0] in self.commands:
+            return super().resolve_command(ctx, args)
+        return "of", self.commands["of"], args
+
+
+@click.group(
+    cls=_ById, options_metavar="ID [--at SEQ] [--store URL] [--json]", no_args_is_help=True
+)
+def tools() -> None:
+    """Say which tools a session could call, now or at SEQ: active, deferred, disabled, removed.
+
+    `addendum tools pin [FILE]` takes the present lists of MCP servers as their pins.
+    """
+
+
+@tools.command("of", hidden=True)
+@click.argument("session", metavar="ID")
+@click.option("--at", type=click.IntRange(min=0), metavar="SEQ", help="As of this event.")
+@store_option
+@json_option
+def of(session: str, at: int | None, store: str | None, as_json: bool) -> None:
+    """Say which tools session ID could call, now or as of event SEQ."""
+    _, log = run_async(read_log, store, session)
+    last = len(log) - 1
+    if at is not None and at > last:
+        raise ConfigurationError(f"the log ends at event {last}; write --at {last} or less")
+    moment = last if at is None else at
+    found = states(log, moment)
+    if as_json:
+        print_json(
+            {
+                "session": log.session,
+                "at": moment,
+                "tools": [structs.asdict(each) for each in found],
+            }
+        )
+    elif not found:
+        click.echo("no tools yet")
+    else:
+        rows = [
+            [
+                line(each.name, 40),
+                each.state,
+                line(each.server or "", 12),
+                f"turn {each.since_turn} ({each.since_seq})",
+                number(each.calls),
+            ]
+            for each in found
+        ]
+        heads = ("tool", "state", "server", "since (event)", "calls")
+        click.echo(table(heads, rows, right=(4,)))
+
+
+def states(log: SessionLog, at: int) -> list[ToolState]:
+    """Return every tool that a session has had up to an event, in the order of appearance.
+
+    Args:
+        log: The log.
+        at: Seq of the last event that counts.
+    """
+    head: dict[str, ToolSchema] | None = None
+    active: dict[str, ToolSchema] = {}
+    since: dict[str, tuple[int, int]] = {}
+    calls: dict[str, int] = {}
+    disabled: frozenset[str] = frozenset()
+    turn = 0
+    for event in log.events[: at + 1]:
+        data = event.data
+        if isinstance(data, TurnStart):
+            turn = data.turn
+        elif isinstance(data, ToolCall):
+            calls[data.name] = calls.get(data.name, 0) + 1
+        elif isinstance(data, ToolPolicy):
+            moved = disabled ^ frozenset(data.disabled)
+            since.update({name: (event.seq, turn) for name in moved if name in since})
+            disabled = frozenset(data.disabled)
+        elif isinstance(data, RequestHeader):
+            after = {tool.name: tool for tool in data.header.tools}
+            if head is None or data.head:
+                head = {name: tool for name, tool in after.items() if not tool.defer_loading}
+            moved = {name for name in {*active, *after} if active.get(name) != after.get(name)}
+            # In the order of the header, so that the list reads as the model's does.
+            for name in [*after, *active]:
+                if name in moved:
+                    since[name] = (event.seq, turn)
+            active = after
+    bound = head or {}
+
+    def state(name: str) -> str:
+        if name not in active:
+            return "removed"
+        if name in disabled:
+            return "disabled"
+        own = bound.get(name)
+        same = own is not None and own.identity() == active[name].identity()
+        return "active" if same else "deferred"
+
+    return [
+        ToolState(name, state(name), _server(name), *since[name], calls.get(name, 0))
+        for name in since
+    ]
+
+
+def _server(name: str) -> str | None:
+    server, found, _ = name.partition("__")
+    return server if found and server else None
+
+
+@tools.command()
+@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--mcp",
+    default=".mcp.json",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The file with the servers (mcpServers).",
+)
+@store_option
+@json_option
+def pin(file: Path | None, mcp: Path, store: str | None, as_json: bool) -> None:
+    """Ask the MCP servers for their tools and take these lists as their pins.
+
+    New sessions begin with the pinned lists. With FILE they are written there instead of into the
+    store: `Agent(catalogue=FILE)` reads it, and so many machines share one head.
+    """
+    pinned = run_async(_pin, file, mcp, store)
+    if as_json:
+        print_json({"file": None if file is None else str(file), "pinned": pinned})
+        return
+    for each in pinned:
+        click.echo(f"{line(each['server'], 40)}: {number(each['tools'])} tools")
+    click.echo(f"written to {file}" if file is not None else "pinned for new sessions")
+
+
+async def _pin(file: Path | None, mcp: Path, store: str | None) -> list[dict[str, Any]]:
+    from addendum.stores import DEFAULT_URL, open_store
+    from addendum.tools.catalogue import KIND, Pin, encode_pin, write_catalogue
+    from addendum.tools.mcp_file import read_mcp_file
+    from addendum.tools.mcp_pool import ServerPool
+
+    specs = read_mcp_file(mcp)
+    pins: dict[str, Pin] = {}
+    pool = ServerPool()
+    try:
+        for spec in specs:
+            connection = await pool.acquire(spec)
+            state = await connection.ready(_PATIENCE)
+            if state.status != "ready":
+                why = state.error or f"it did not answer within {_PATIENCE:g} s"
+                raise ConfigurationError(f"server {spec.name} cannot be pinned: {why}")
+            pins[spec.name] = Pin.of(state)
+    finally:
+        await pool.aclose()
+    if file is not None:
+        write_catalogue(file, pins)
+    else:
+        kept = await open_store(store or DEFAULT_URL)
+        try:
+            for spec in specs:
+                await kept.put(KIND, spec.key(), encode_pin(pins[spec.name]))
+        finally:
+            await kept.aclose()
+    return [{"server": name, "tools": len(found.tools)} for name, found in pins.items()]

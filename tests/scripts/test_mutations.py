@@ -1,0 +1,52 @@
+"""`scripts/mutations.py`: that its faults still fit the sources. `make mutations` runs them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def load():
+    path = ROOT / "scripts" / "mutations.py"
+    spec = importlib.util.spec_from_file_location("mutations", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["mutations"] = module  # where a dataclass looks for its module
+    spec.loader.exec_module(module)
+    return module
+
+
+SCRIPT = load()
+
+
+@pytest.mark.parametrize("mutation", SCRIPT.MUTATIONS, ids=lambda mutation: mutation.name)
+def test_a_fault_fits_the_sources(mutation) -> None:
+    source = (ROOT / "src" / "addendum" / mutation.path).read_text("utf-8")
+    faulty = mutation.apply(source)
+    assert ast.dump(ast.parse(faulty)) != ast.dump(ast.parse(source))
+    for name in mutation.tests:
+        assert (ROOT / "tests" / "cases" / f"test_{name}_cases.py").is_file()
+
+
+def test_ten_faults_at_least_each_with_a_name_of_its_own() -> None:
+    names = [mutation.name for mutation in SCRIPT.MUTATIONS]
+    assert len(set(names)) == len(names) >= 10
+
+
+def test_a_text_that_is_not_there_once_is_refused() -> None:
+    mutation = SCRIPT.MUTATIONS[0]
+    for source in ("", mutation.old * 2):
+        with pytest.raises(ValueError, match="its text stands"):
+            mutation.apply(source)
+
+
+def test_what_failed_is_shown_by_case() -> None:
+    failed = ["test_case_35_restored", "test_told[case_43_added]", "test_other[a]", "test_other[b]"]
+    assert SCRIPT.shown(failed) == "35, 43, test_other"
+    assert SCRIPT.shown([]) == "-"
