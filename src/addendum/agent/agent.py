@@ -128,8 +128,8 @@ class Agent:
     ) -> None:
         self.base_url = base_url
         self.route = self.resolve(route)
-        self.instructions = instructions
-        self.conversation_instructions = conversation_instructions
+        self.instructions = encoding.clean(instructions)
+        self.conversation_instructions = encoding.clean(conversation_instructions)
         self.turn_instructions = turn_instructions
         self.tools = tuple(as_tool(each) for each in tools)
         self.servers: tuple[ServerSpec, ...] = (
@@ -193,7 +193,7 @@ class Agent:
             SessionBusy: Another writer holds it.
             StoreError: The store cannot be opened.
         """
-        name = session_id or new_id()
+        name = new_id() if session_id is None else session_id
         async with AsyncExitStack() as stack:
             kept = await open_store(DEFAULT_URL if store is None else store)
             if kept is not store:
@@ -215,25 +215,30 @@ class Agent:
                 pins=self.pins,
             )
             stack.push_async_callback(registry.aclose)
-            tasks = await stack.enter_async_context(_task_group())
-            session = Session(self, log, registry, transport, kept, lease, tasks)
+            session: Session | None = None
             try:
-                await session.begin()
-                yield session
+                async with _task_group() as tasks:
+                    session = Session(self, log, registry, transport, kept, lease, tasks)
+                    try:
+                        await session.begin()
+                        yield session
+                    finally:
+                        tasks.cancel_scope.cancel()
             finally:
-                tasks.cancel_scope.cancel()
-                with anyio.CancelScope(shield=True):
-                    await session.end()
+                # Behind the tasks: a turn that streams has its own end to log first.
+                if session is not None:
+                    with anyio.CancelScope(shield=True):
+                        await session.end()
 
 
 @asynccontextmanager
 async def _task_group() -> AsyncGenerator[TaskGroup]:
     """Open a task group that the body's own error leaves as it is, not in a group of one."""
-    failure: Exception | None = None
+    failure: BaseException | None = None
     async with anyio.create_task_group() as tasks:
         try:
             yield tasks
-        except Exception as error:
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
             failure = error
     if failure is not None:
         raise failure

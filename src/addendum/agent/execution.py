@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import anyio
@@ -38,6 +39,9 @@ async def run_calls(
 ) -> None:
     """Run all calls at once; report each result in the model's order.
 
+    When it is cancelled, the results that are there already are reported still: what is known to
+    have happened must not be told as unknown.
+
     Args:
         planned: The calls.
         context: Makes the context of a call.
@@ -63,10 +67,18 @@ async def run_calls(
         if item.refused is not None:
             results[place] = _bounded(item.refused, limit)
     report()
-    async with anyio.create_task_group() as tasks:
-        for place, item in enumerate(planned):
-            if item.refused is None:
-                tasks.start_soon(one, place, item)
+    try:
+        async with anyio.create_task_group() as tasks:
+            for place, item in enumerate(planned):
+                if item.refused is None:
+                    tasks.start_soon(one, place, item)
+    except anyio.get_cancelled_exc_class():
+        for place in sorted(results):
+            done(place, results[place])
+        raise
+    except ExceptionGroup as group:
+        # A call never fails here, only telling its result may: that is one error, not a group.
+        raise group.exceptions[0] from None
 
 
 async def _run(item: Planned, context: Callable[[Call], ToolContext], timeout: float) -> Outcome:
@@ -78,10 +90,28 @@ async def _run(item: Planned, context: Callable[[Call], ToolContext], timeout: f
         )
     except AddendumError as error:
         return Outcome(str(error), True, "TOOL_FAILED")
-    except Exception as error:  # A tool is foreign code: whatever it raises is its result.
-        return Outcome(
-            f"{item.call.name} failed: {type(error).__name__}: {error}", True, "TOOL_FAILED"
-        )
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        # A tool is foreign code: whatever it raises is its result, `sys.exit()` and a cancellation
+        # of its own making too.
+        if isinstance(error, anyio.get_cancelled_exc_class()) and _cancelled():
+            raise
+        return Outcome(f"{item.call.name} failed: {_described(error)}", True, "TOOL_FAILED")
+
+
+def _cancelled() -> bool:
+    """Say whether somebody asked for this task's end."""
+    return anyio.current_effective_deadline() == -math.inf
+
+
+def _described(error: BaseException) -> str:
+    try:
+        said = str(error)
+    except Exception:
+        said = "its message cannot be shown"
+    name = type(error).__name__
+    return f"{name}: {said}" if said else name
 
 
 def _bounded(outcome: Outcome, limit: int) -> Outcome:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from addendum.errors import StreamBroken
 from addendum.log.events import (
     AssistantMessage,
     CacheBreak,
@@ -170,6 +171,7 @@ class Requests:
 
         Raises:
             UnsupportedContent: The history cannot be said on this route.
+            MissingCredential: The route has no key.
         """
         log = self._log
         self._scan()
@@ -179,6 +181,7 @@ class Requests:
         if any(found.drops_reasoning for found in breaks):
             prompt = self._project(line, route, instruction)
         body = line.renderer.body(prompt, config)
+        headers = _headers(route, prompt)
         seq, _ = self._contexts[route.name]
         self._number += 1
         log.append(
@@ -197,7 +200,7 @@ class Requests:
         return Ready(
             WireRequest(
                 route.endpoint.url,
-                _headers(route, prompt),
+                headers,
                 body,
                 " or ".join(route.endpoint.key_variables) or None,
             ),
@@ -307,7 +310,11 @@ async def send(
         async for event in reply.events:
             for delta in parser.feed(event):
                 on_delta(delta)
-    return parser.finish()
+    answer = parser.finish()
+    ids = [call.id for call in answer.calls]
+    if len(set(ids)) != len(ids):
+        raise StreamBroken("the provider gave two calls the same id; send the request again")
+    return answer
 
 
 def _headers(route: Route, prompt: Prompt) -> tuple[tuple[str, str], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -128,9 +129,8 @@ class Session:
 
     async def end(self) -> None:
         """Make durable what is not yet, as far as that is possible."""
-        if self.log.durable < len(self.log):
-            self.log.close_open()
-            await self.flush()
+        self.log.close_open()
+        await self.flush()
 
     async def flush(self) -> None:
         """Make every event so far durable."""
@@ -171,10 +171,15 @@ class Session:
         failure: list[BaseException] = []
         scope, ended = anyio.CancelScope(), anyio.Event()
 
+        def tell(event: StreamEvent) -> None:
+            # Whoever left the loop hears no more; the turn is cancelled, which is no error of it.
+            with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                send.send_nowait(event)
+
         async def work() -> None:
             try:
                 with scope, self._one_at_a_time():
-                    send.send_nowait(TurnDone(await Turn(self, send.send_nowait).run(text)))
+                    tell(TurnDone(await Turn(self, tell).run(text)))
             except Exception as error:
                 failure.append(error)
             finally:
@@ -380,9 +385,11 @@ class Session:
 
         name = session_id or new_id()
         lease = await self._store.acquire(name, parent=self.id)
-        child = self.log.fork(name)
-        await child.flush(self._store, lease)
-        await self._store.release(lease)
+        try:
+            await self.log.fork(name).flush(self._store, lease)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._store.release(lease)
         async with self.agent.open(name, store=self._store) as session:
             session.use(self.route)
             yield session

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 
+from addendum import encoding
 from addendum.agent.exchange import ask
 from addendum.agent.execution import Planned, run_calls
 from addendum.agent.header import log_header, log_prompt, moved_since_request, names_changed
@@ -18,7 +20,7 @@ from addendum.agent.results import (
     TurnResult,
     total,
 )
-from addendum.errors import ConfigurationError, LimitReached, ProviderError
+from addendum.errors import AddendumError, ConfigurationError, LimitReached, ProviderError
 from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
@@ -35,6 +37,7 @@ from addendum.log.events import (
 )
 from addendum.log.values import Call, Header, Usage
 from addendum.prompt.announcements import COMPACTION_INSTRUCTION, compaction_request
+from addendum.routes import credentials
 from addendum.tools.dispatcher import (
     TOOL_DISPATCHER_NAME,
     Refused,
@@ -46,6 +49,7 @@ from addendum.tools.registry import Entry, Outcome, Snapshot
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
 from addendum.wire.answer import Answer, Parser
 from addendum.wire.apis import wire
+from addendum.wire.refusal import one_line
 
 if TYPE_CHECKING:
     from addendum.agent.session import Session
@@ -66,31 +70,38 @@ class Turn:
         self._parser: Parser | None = None
 
     async def run(self, text: str) -> TurnResult:
-        """Run the turn to its end; whatever ends it, the log is valid."""
-        if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError("the message is empty or no text; write something")
+        """Run the turn to its end; whatever ends it, the log is valid.
+
+        Raises:
+            ConfigurationError: The text says nothing; or the route has no key. Nothing is logged.
+            AddendumError: Whatever else ended it; the log says so.
+        """
         session, log = self._session, self._session.log
+        if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                "the message is empty or no text; write something", session=session.id
+            )
+        credentials(session.route)
         turn = log.turns + 1
         log.append(TurnStart(turn))
         try:
-            answer = await self._steps(turn, text)
+            answer = await self._steps(turn, encoding.clean(text))
         except anyio.get_cancelled_exc_class():
-            self._abandon("the person stopped it")
-            with anyio.CancelScope(shield=True):
+            self._abandon("the person stopped it", "interrupted")
+            # The cancellation counts for more than a store that fails now: the events are kept,
+            # and the next flush tries again.
+            with anyio.CancelScope(shield=True), contextlib.suppress(AddendumError):
                 await session.flush()
             raise
-        except ProviderError as error:
-            error.session = session.id
-            self._close(turn, "failed", str(error))
+        except AddendumError as error:
+            error.session = error.session or session.id
+            self._abandon(str(error), "limit" if isinstance(error, LimitReached) else "failed")
             await session.flush()
             raise
-        except LimitReached as error:
-            self._close(turn, "limit", str(error))
-            await session.flush()
-            raise
-        except Exception as error:
-            self._abandon(f"{type(error).__name__}: {error}")
-            await session.flush()
+        except BaseException as error:
+            self._abandon(f"{type(error).__name__}: {error}", "interrupted")
+            if isinstance(error, Exception):
+                await session.flush()
             raise
         log.append(TurnEnd(turn))
         await session.flush()
@@ -101,8 +112,9 @@ class Turn:
             tuple(self._figures),
         )
 
-    def _abandon(self, why: str) -> None:
-        log = self._session.log
+    def _abandon(self, why: str, reason: Literal["interrupted", "failed", "limit"]) -> None:
+        """Close the turn, and keep what has arrived of an answer."""
+        log, why = self._session.log, one_line(why)
         if self._parser is not None and log.step is not None and log.turn is not None:
             partial = self._parser.partial()
             log.append(
@@ -116,13 +128,8 @@ class Turn:
                     usage=partial.usage,
                 )
             )
-        log.close_open(why)
-
-    def _close(self, turn: int, reason: str, why: str) -> None:
-        log = self._session.log
-        if log.step is not None:
-            log.append(StepEnd(turn, log.step))
-        log.append(TurnEnd(turn, "failed" if reason == "failed" else "limit", why))
+            self._parser = None
+        log.close_open(why, reason)
 
     async def _steps(self, turn: int, text: str) -> str:
         session, log = self._session, self._session.log
@@ -157,15 +164,16 @@ class Turn:
         series = session.explicit_series or moved_since_request(log)
         rewritten = log_prompt(
             log,
-            session.instructions,
-            session.conversation_instructions,
+            encoding.clean(session.instructions),
+            encoding.clean(session.conversation_instructions),
             appendable=context.prompt_update,
             new_series=series
             or session.new_head
             or (context.projection == "rebind" and names_changed(log, header)),
         )
         if text is not None:
-            log.append(UserMessage(turn, text, session.turn_instructions))
+            tail = session.turn_instructions
+            log.append(UserMessage(turn, text, None if tail is None else encoding.clean(tail)))
         self._log_instructions(turn, step, snapshot)
         if log.header is None and session.head != snapshot.active:
             log_header(log, Header(header.config, session.head), first=True, series=False)

@@ -54,7 +54,7 @@ def prospect(reading: Reading, earlier: Sequence[Reading], rules: CacheRules) ->
     age = reading.record.time_sent - base.record.time_sent
     proven = stored(base, rules, limit=limit, age=age)
     whole = _with_output(base, reading, proven, common) if rules.kind == "units" else proven
-    kept = _kept(base, reading, common)
+    kept = _kept(base, reading, common, rules)
     ceiling = whole if kept >= limit else stored(base, rules, limit=kept, age=age)
     return Prospect(
         base,
@@ -124,16 +124,18 @@ def _limit(base: Reading, reading: Reading) -> int:
     return len(base.rendered) if tail is None else tail
 
 
-def _kept(base: Reading, reading: Reading, common: int) -> int:
+def _kept(base: Reading, reading: Reading, common: int, rules: CacheRules) -> int:
     """Return how many segments of the base stand in front of what was declared to break.
 
-    Where the bytes agree beyond the declared part, what agrees is kept too.
+    Where the bytes agree beyond the declared part, what agrees is kept too. Tools are one part
+    where prefixes are stored at marks: the mark behind them moves with the list.
     """
     # Hidden text in front of the tools comes and goes with the last deferred tool.
     hidden = base.settings.get("deferral") != reading.settings.get("deferral")
+    moved = rules.kind == "marks" and common < len(base.rendered)
     ends = [len(base.rendered)]
     for each in reading.record.declared:
-        if each.at in ("settings", "none") or (each.at == "tools" and hidden):
+        if each.at in ("settings", "none") or (each.at == "tools" and (hidden or moved)):
             ends.append(0)
         else:
             ends.append(max(_front(base, each.at), common))
@@ -175,8 +177,10 @@ def _with_output(base: Reading, reading: Reading, input_: Boundary, common: int)
 
 
 def _within(boundary: Boundary, reading: Reading, rules: CacheRules) -> Boundary:
-    """Return a boundary that is no longer than the request itself, rounded the route's way."""
+    """Return a boundary that is no longer than what the request can read, rounded its way."""
     prompt = reading.record.usage.prompt
+    if prompt is not None:
+        prompt = max(0, prompt - rules.fresh)
     if prompt is None or boundary.tokens <= prompt:
         return boundary
     tokens = prompt // rules.step * rules.step if rules.kind == "steps" else prompt

@@ -42,6 +42,7 @@ class CacheRules(Struct, frozen=True):
         max_marks: Marks that a request may carry; in `boundaries` the implicit one counts.
         lifetimes: Seconds an entry lives by the mark that wrote it (`marks`).
         lifetime: Seconds an entry lives otherwise; None if it is not known to end.
+        fresh: Tokens at a prompt's end that are evaluated each time, whatever is stored.
         earlier_ends: Earlier eligible ends that are looked up (`boundaries`).
         first_marks: Explicit marks that are looked up from the front (`boundaries`).
         latest_marks: And from the end.
@@ -57,6 +58,7 @@ class CacheRules(Struct, frozen=True):
     max_marks: int = 4
     lifetimes: tuple[tuple[str, float], ...] = (("5m", 300.0), ("1h", 3600.0))
     lifetime: float | None = None
+    fresh: int = 0
     earlier_ends: int = 20
     first_marks: int = 2
     latest_marks: int = 50

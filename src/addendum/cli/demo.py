@@ -128,8 +128,7 @@ def _end(runs: list[tuple[Run, Run]]) -> str:
     for ours, _ in runs:
         for reason, lost in ours.broken().items():
             lines.append(line(f"{ours.route}: {number(lost)} tokens broken: {reason}", 79))
-        if ours.certainty == "reported":
-            lines.append(line(f"{ours.route}: its tool changes are reported, not documented", 79))
+        lines += [line(f"{ours.route}: {note}", 79) for note in ours.notes()]
     failed = [each for pair in runs for each in pair if not _holds(each)]
     for run in failed:
         lines += [f"{line(run.route, 40)} ({_told(run)})", *problems(run)]

@@ -103,6 +103,7 @@ def _shown(run: Run) -> str:
         f"misses: {totals.misses}, undeclared: {totals.undeclared_misses}",
     ]
     lines += [f"broken: {number(lost)} tokens, {reason}" for reason, lost in run.broken().items()]
+    lines += [f"note: {each}" for each in run.notes()]
     lines += problems(run)
     return "\n".join(lines)
 

@@ -17,18 +17,30 @@ def rules_of(cache: RouteCache) -> CacheRules:
 
     Where the data counts explicit marks beside an implicit one, the judge counts both.
     """
-    implicit = 1 if cache.kind == "boundaries" else 0
-    rules = CacheRules(
+    if cache.kind == "marks":
+        return CacheRules(
+            cache.kind,
+            minimum=cache.minimum,
+            lookback=cache.lookback,
+            max_marks=cache.max_marks,
+            lifetime=cache.default_lifetime_s or None,
+        )
+    if cache.kind == "boundaries":
+        return CacheRules(
+            cache.kind,
+            minimum=cache.minimum,
+            max_marks=cache.max_marks + 1,
+            lifetime=cache.default_lifetime_s or None,
+            earlier_ends=cache.lookback,
+        )
+    return CacheRules(
         cache.kind,
         minimum=cache.minimum,
         step=cache.step if cache.kind == "steps" else 1,
+        fresh=cache.fresh,
         interval=(cache.step or None) if cache.kind == "units" else None,
-        max_marks=cache.max_marks + implicit,
         lifetime=cache.default_lifetime_s or None,
     )
-    if cache.kind == "marks":
-        return CacheRules(cache.kind, minimum=cache.minimum, lookback=cache.lookback)
-    return rules
 
 
 def lab_count(segment: Segment) -> int:
@@ -86,6 +98,7 @@ def record_of(session: Session, sent: Sent, n: int, said: Said) -> RequestRecord
         definitions=context.definitions,
         removals=context.removals,
         tail=context.tail,
+        bound=context.reasoning_bound,
         tail_text=said.tail,
         human=said.human,
         head=_head(session, static) if _keeps_head(context) else None,

@@ -33,6 +33,7 @@ class Run(Struct, frozen=True):
         report: Rows and totals.
         violations: Broken invariants.
         certainty: How sure the data about the route's tool changes is.
+        engine: The real engine that evaluated the prompts, with its version; None elsewhere.
     """
 
     scenario: str
@@ -44,6 +45,7 @@ class Run(Struct, frozen=True):
     report: Report
     violations: tuple[Violation, ...]
     certainty: str
+    engine: str | None = None
 
     @property
     def holds(self) -> bool:
@@ -74,9 +76,19 @@ class Run(Struct, frozen=True):
         answered = [record for record in self.records if record.status == "answered"]
         return list(zip(self.report.requests, answered, strict=True))
 
+    def notes(self) -> list[str]:
+        """Return what a reader of the figures should know, a sentence each."""
+        found: list[str] = []
+        if self.certainty == "reported":
+            found.append("its tool changes are reported, not documented")
+        if self.context.tail == "moved" and self.context.reasoning_bound:
+            found.append("the tail moves, so the reasoning of earlier turns is left out")
+        return found
+
     def json(self) -> dict[str, Any]:
         """Return the object that `addendum run --json` prints."""
         context = self.context
+        real = {} if self.engine is None else {"engine": True, "engine_version": self.engine}
         return {
             "scenario": self.scenario,
             "route": self.route,
@@ -88,15 +100,17 @@ class Run(Struct, frozen=True):
             "rendering": context.rendering,
             "certainty": self.certainty,
             "simulated": bool(self.captures),
+            **real,
             "holds": self.holds,
-            "requests": [_row(row, record) for row, record in self.rows()],
+            "requests": [_row(row, record, bool(real)) for row, record in self.rows()],
             "totals": structs.asdict(self.report.totals),
             "broken": self.broken(),
+            "notes": self.notes(),
             "violations": [structs.asdict(each) for each in self.violations],
         }
 
 
-def _row(row: Row, record: RequestRecord) -> dict[str, Any]:
+def _row(row: Row, record: RequestRecord, real: bool) -> dict[str, Any]:
     return {
         "n": row.n,
         "turn": row.turn,
@@ -111,6 +125,7 @@ def _row(row: Row, record: RequestRecord) -> dict[str, Any]:
         "estimated": row.estimated,
         "base": row.base,
         "miss": None if row.miss is None else structs.asdict(row.miss),
+        **({"usage_raw": record.usage.raw} if real else {}),
     }
 
 

@@ -69,7 +69,7 @@ SCRIPT_ERROR = "lab_script_error"
 
 async def run_scenario(
     scenario: Scenario,
-    route: str,
+    route: str | Route,
     *,
     tool_changes: ToolChanges = "auto",
     base_url: str | None = None,
@@ -81,7 +81,8 @@ async def run_scenario(
 
     Args:
         scenario: What happens.
-        route: `provider:model`, with any `+FACT`.
+        route: `provider:model`, with any `+FACT`; or a route that is resolved: then its own
+            address answers in place of the lab.
         tool_changes: How tool changes are told.
         base_url: An endpoint that answers in place of the lab.
         store: Where the sessions are kept; if None in memory, or in a temporary SQLite file where
@@ -97,7 +98,7 @@ async def run_scenario(
     result: Run | None = None
     async with AsyncExitStack() as stack:
         lab: Lab | None = None
-        if base_url is None:
+        if base_url is None and isinstance(route, str):
             opened = open_lab(scenario.script(), clock=clock, switches=switches)
             lab = await stack.enter_async_context(opened)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="addendum-")))
@@ -156,7 +157,7 @@ class _Driver:
     def __init__(
         self,
         scenario: Scenario,
-        route: str,
+        route: str | Route,
         tool_changes: ToolChanges,
         lab: Lab | None,
         base_url: str | None,
@@ -175,7 +176,7 @@ class _Driver:
         self._clock = clock
         self._tasks = tasks
         self._tool_changes: ToolChanges = tool_changes
-        self._given = route.partition(":")[0]
+        self._given = (route if isinstance(route, str) else route.name).partition(":")[0]
         self.start = self._route(route)
         self._moves = {
             step.route: self._route(step.route)
@@ -190,7 +191,10 @@ class _Driver:
         self._run = secrets.token_hex(3)
         self._failed = False
 
-    def _route(self, name: str) -> Route:
+    def _route(self, name: str | Route) -> Route:
+        if isinstance(name, Route):
+            self.routes[name.name] = name
+            return name
         provider = name.partition(":")[0]
         if self._lab is not None:
             # An unknown provider is told of as such, not as one that the lab lacks.

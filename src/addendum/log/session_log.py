@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 import anyio
 
@@ -39,7 +40,7 @@ from addendum.log.events import (
 )
 from addendum.log.store import Lease, Store
 from addendum.log.surface import Surface
-from addendum.log.values import ToolAddition, ToolRemoval
+from addendum.log.values import ToolAddition, ToolRemoval, ToolSchema
 
 
 def now_ms() -> int:
@@ -224,8 +225,11 @@ class SessionLog:
         header = self._headers.get(data.header_seq)
         if header is None:
             raise self._refuse(event, f"event {data.header_seq} is no earlier header")
+        there: dict[str, list[ToolSchema]] = {}
+        for tool in header.header.tools:
+            there.setdefault(tool.name, []).append(tool)
         for name in added:
-            matches = [tool for tool in header.header.tools if tool.name == name]
+            matches = there.get(name, [])
             if len(matches) != 1:
                 raise self._refuse(
                     event, f"header {data.header_seq} has {len(matches)} tools named {name!r}"
@@ -352,11 +356,16 @@ class SessionLog:
         child.close_open()
         return child
 
-    def close_open(self, reason: str = "the session was interrupted") -> bool:
+    def close_open(
+        self,
+        error: str = "the session was interrupted",
+        reason: Literal["interrupted", "failed", "limit"] = "interrupted",
+    ) -> bool:
         """Answer calls without a result and close an open step and turn, as after a crash.
 
         Args:
-            reason: Why, for people; in `turn/end`.
+            error: Why, for people; in `turn/end`.
+            reason: The same as one word.
 
         Returns:
             Whether there was anything to close.
@@ -391,7 +400,7 @@ class SessionLog:
             self.append(ToolResult(turn, step, call_id, names.get(call_id, ""), text, True, code))
         if step is not None:
             self.append(StepEnd(turn, step))
-        self.append(TurnEnd(turn, "interrupted", reason))
+        self.append(TurnEnd(turn, reason, error))
         return True
 
 

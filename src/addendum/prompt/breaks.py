@@ -141,6 +141,8 @@ def cause(
     if headers and after.context.projection == "rebind" and found.at == "tools":
         if set(_immediate(before)) != set(_immediate(after)):
             return "rebinding", ""
+    if found.at == "messages" and _failed(events):
+        return "attempt failed", ""
     if any(header.new_series for header in headers):
         return "explicit series", ""
     if headers and after.context.projection in ("addition-only", "in-history"):
@@ -149,8 +151,6 @@ def cause(
             return "redefinition", ", ".join(changed)
         if after.context.projection == "addition-only":
             return "removal or restore", ""
-    if found.at == "messages" and _failed(events):
-        return "attempt failed", ""
     return None
 
 

@@ -166,7 +166,7 @@ class Projector:
             at,
             marks,
             self._chain,
-            self._cache_key(told, source),
+            self._cache_key(source),
         )
 
     @property
@@ -220,12 +220,14 @@ class Projector:
             return False
         return any(told.updates.get(seq, ()) != blocks for seq, blocks in self._used.items())
 
-    def _cache_key(self, told: Told, source: SystemMessage | None) -> str:
+    def _cache_key(self, source: SystemMessage | None) -> str:
+        """Return the digest of the session's head and static text, kept while they stay."""
+        head = self._ledger.head if self._ledger.consumed else self._history.head
         static = source.static if source else ""
-        if self._key_for is None or self._key_for[0] is not told or self._key_for[1] != static:
-            names = [tool.identity() for tool in told.tools if not tool.defer_loading]
+        if self._key_for is None or self._key_for[0] is not head or self._key_for[1] != static:
+            names = [tool.identity() for tool in head if not tool.defer_loading]
             self._key = encoding.digest(encoding.encode([names, static]))[:32]
-            self._key_for = (told, static)
+            self._key_for = (head, static)
         return self._key
 
     # -- prompt text ------------------------------------------------------------------------

@@ -38,6 +38,7 @@ class CacheRules(Struct, frozen=True, forbid_unknown_fields=True):
         max_marks: Marks that a request may set.
         step: Distance in tokens between places that can be read (`steps`), or between automatic
             units (`units`); 0 where it does not apply or is not published.
+        fresh: Tokens at a prompt's end that are evaluated each time, whatever is stored.
         lifetimes: Lifetimes that a request may ask for, the provider's default first.
         default_lifetime_s: Seconds that an entry surely lives without being read.
         version: Names this set of rules; an epoch records it.
@@ -48,6 +49,7 @@ class CacheRules(Struct, frozen=True, forbid_unknown_fields=True):
     lookback: int = 0
     max_marks: int = 0
     step: int = 0
+    fresh: int = 0
     lifetimes: tuple[str, ...] = ()
     default_lifetime_s: int = 0
     version: str = ""

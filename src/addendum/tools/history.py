@@ -47,11 +47,13 @@ class HistoryFold:
 
     Attributes:
         baseline: Seq of the header that the current series starts from, or None.
+        head: Tools of the session's head header.
         consumed: How many events were looked at so far.
     """
 
     def __init__(self) -> None:
         self.baseline: int | None = None
+        self.head: tuple[ToolSchema, ...] = ()
         self.consumed = 0
         self._headers: dict[int, tuple[ToolSchema, ...]] = {}
         self._declared: dict[str, ToolSchema] = {}
@@ -89,6 +91,8 @@ class HistoryFold:
 
     def _take_header(self, seq: int, data: RequestHeader) -> None:
         tools = data.header.tools
+        if not self._headers or data.head:
+            self.head = tools
         self._headers[seq] = tools
         if (
             self.baseline is None

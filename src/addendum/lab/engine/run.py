@@ -1,0 +1,78 @@
+"""A scenario on the real engine, judged by what the engine reports.
+
+    run = await run_on_engine(find("g2-engine"), "openai_chat")
+    run.engine, run.report.totals.share
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from addendum.lab.engine.relay import open_relay
+from addendum.lab.engine.server import open_engine
+from addendum.lab.report import Run
+from addendum.lab.runner import run_scenario
+from addendum.lab.scenario import Scenario
+from addendum.routes import CacheRules, Capabilities, Endpoint, Route, ToolChanges
+
+SCENARIO = "g2-engine"
+"""Name of the scenario that is made for the engine."""
+
+MODEL = "addendum-tiny"
+
+# The one slot keeps the last prompt whole; of the next one all that both begin with is read, and
+# the last token is evaluated in any case. Nothing else is kept, and nothing expires.
+_CACHE = CacheRules(kind="steps", step=1, fresh=1, version="llama-server-slot")
+_SOURCE = "llama.cpp at commit 86a2835: one slot, no other cache; seen in its own figures"
+
+ROUTES = {
+    "openai_chat": Route(
+        provider="compatible",
+        model=MODEL,
+        wire="openai_chat",
+        endpoint=Endpoint(base_url="", path="/chat/completions", auth="none"),
+        capabilities=Capabilities(chat_wire_waits=True, string_arguments=True),
+        cache=_CACHE,
+        id_pattern="[!-~]{1,128}",
+        name_pattern="[a-zA-Z0-9_-]{1,64}",
+        source=_SOURCE,
+        checked="2026-11-30",
+        certainty="probed",
+    ),
+    "anthropic_messages": Route(
+        provider="anthropic-compatible",
+        model=MODEL,
+        wire="anthropic_messages",
+        endpoint=Endpoint(base_url="", path="/messages", auth="none"),
+        capabilities=Capabilities(),
+        cache=_CACHE,
+        id_pattern="[a-zA-Z0-9_-]{1,64}",
+        name_pattern="[a-zA-Z0-9_-]{1,64}",
+        source=_SOURCE,
+        checked="2026-11-30",
+        certainty="probed",
+        max_tokens=1024,
+    ),
+}
+"""The engine's surfaces as routes, by wire; each run gives them their address."""
+
+
+async def run_on_engine(scenario: Scenario, wire: str, tool_changes: ToolChanges = "auto") -> Run:
+    """Run a scenario on an engine of its own, which begins with an empty cache.
+
+    Args:
+        scenario: What happens: one conversation, since the engine keeps one prompt.
+        wire: Key of `ROUTES`.
+        tool_changes: How tool changes are told; `auto` is by dispatch.
+
+    Raises:
+        EngineUnavailable: The engine cannot run here.
+        ProviderError: The engine refused a request, or the script has no answer.
+    """
+    async with open_engine() as engine, open_relay(engine, scenario.script()) as relay:
+        route = ROUTES[wire]
+        route = structs.replace(
+            route, endpoint=structs.replace(route.endpoint, base_url=relay.url)
+        )
+        run = await run_scenario(scenario, route, tool_changes=tool_changes)
+        return structs.replace(run, engine=engine.version)
