@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import anyio
 import pytest
+from examples.without_agent import talk
 
 from addendum.lab.server import open_lab
-from examples.without_agent import talk
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -30,3 +32,24 @@ async def test_log_tools_prompt_and_wire_work_without_the_agent() -> None:
 def _input(usage: dict[str, int]) -> list[int]:
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     return [usage[name] for name in names]
+
+
+async def test_a_server_is_switched_on_as_the_readme_shows(tmp_path: Path) -> None:
+    """The README's example runs as a program; its second request reads the first whole."""
+    async with open_lab() as lab:
+        environment = {
+            **{name: value for name, value in os.environ.items() if "ANTHROPIC" not in name},
+            "ANTHROPIC_BASE_URL": lab.base_url("anthropic"),
+        }
+        done = await anyio.run_process(
+            [sys.executable, str(EXAMPLES / "switch_on.py")], cwd=tmp_path, env=environment
+        )
+        first, second = lab.captures
+    assert done.stdout.decode().startswith("I heard")
+    assert "git__git_log" in second.body.decode()
+    assert "git__git_log" not in first.body.decode()
+    assert (
+        second.body.decode()
+        .split('"messages":[')[0]
+        .startswith(first.body.decode().split('"messages":[')[0])
+    )

@@ -135,7 +135,11 @@ def test_every_kind_of_step_is_read(tmp_path: Path) -> None:
     ("steps", "line", "said"),
     [
         ("  - enable: nothing", 11, "steps[1].enable: there is no server 'nothing'"),
-        ("  - enable: on", 11, "YAML takes 'on' for true or false; for the text write it in quotes"),
+        (
+            "  - enable: on",
+            11,
+            "YAML takes 'on' for true or false; for the text write it in quotes",
+        ),
         ("  - set: {instructions: 2026-01-05}", 11, "YAML takes '2026-01-05' for a date"),
         ("  - on: files", 11, "steps[1]: YAML takes 'on' for true or false"),
         ("  - {enable: files, disable: files}", 11, "a step does one thing"),
@@ -194,7 +198,7 @@ def test_a_mistake_is_one_line_with_file_and_place(
         ("steps: []", "the field 'name' is missing"),
         ("name: x\nsteps: []", "no step has a user text"),
         ("name: x\nsteps: {}", "must be a list, not an object"),
-        ("name: x\ntail: end\nsteps: []", "must be one of scoped, kept, moved, auto"),
+        ("name: x\ntail: end\nsteps: []", "must be one of auto, moved, kept, scoped"),
         ("name: x\ntools: [{name: a}, {name: a}]\nsteps: []", "two tools named 'a'"),
         ("name: x\ntools: [{name: a b}]\nsteps: []", "tool name 'a b' is not usable"),
         ("name: x\ntools: [{name: a, waits_for: b}]\nsteps: []", "there is no server 'b'"),
@@ -209,8 +213,6 @@ def test_a_mistake_is_one_line_with_file_and_place(
     ],
 )
 def test_a_file_that_is_no_scenario_says_so(tmp_path: Path, text: str, said: str) -> None:
-    if "one of" in said and "scoped" in said:
-        said = "must be one of"
     assert said in complaint(tmp_path, text)
 
 
@@ -240,6 +242,11 @@ def test_aliases_cannot_make_a_small_file_endless(tmp_path: Path) -> None:
 def test_a_merge_key_is_no_field(tmp_path: Path) -> None:
     text = "name: x\ntools:\n- &a {name: a}\n- {<<: *a, name: b}\nsteps: []"
     assert "YAML takes" in complaint(tmp_path, text) or "'<<'" in complaint(tmp_path, text)
+
+
+def test_the_place_of_the_tail_is_read(tmp_path: Path) -> None:
+    for tail in ("auto", "moved", "kept", "scoped"):
+        assert read(tmp_path, f"tail: {tail}\n{HEAD}").tail == tail
 
 
 # -- variables, repeats, filler -----------------------------------------------------------------

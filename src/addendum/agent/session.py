@@ -96,6 +96,15 @@ class Session:
         log.close_open()
         before = log.header
         switches = [event.data for event in log.events if isinstance(event.data, ToolSwitch)]
+        on = {spec.name: spec.on for spec in self.agent.servers}
+        for each in switches:
+            if each.kind == "server" and on.get(each.name) != each.on:
+                # Behind the others, as when it was switched.
+                on.pop(each.name, None)
+                on[each.name] = each.on
+        tools = {each.name: each for each in switches if each.kind == "tool"}
+        added = {name: each.tool for name, each in tools.items() if each.on and each.tool}
+        removed = [name for name, each in tools.items() if not each.on]
         if before is None:
             await registry.start(self.agent.limits.server_wait)
             entries = registry.snapshot().entries
@@ -108,23 +117,15 @@ class Session:
                 isinstance(event.data, ToolPolicy) for event in log.events
             ):
                 log.append(ToolPolicy(self.agent.disabled))
+            # What was switched before the first request counts, but belongs to no head.
+            for name in on.keys() & set(registry.server_names):
+                await (registry.enable(name) if on[name] else registry.disable(name))
+            registry.restore((), (), added, removed)
         else:
             header = before.header
             if any(tool.name == TOOL_SEARCH_NAME for tool in header.tools):
                 registry.bind_search(self._search)
-            on = {spec.name: spec.on for spec in self.agent.servers}
-            for each in switches:
-                if each.kind == "server" and on.get(each.name) != each.on:
-                    # Behind the others, as when it was switched.
-                    on.pop(each.name, None)
-                    on[each.name] = each.on
-            tools = {each.name: each for each in switches if each.kind == "tool"}
-            registry.restore(
-                header.tools,
-                [name for name in on if on[name]],
-                {name: each.tool for name, each in tools.items() if each.on and each.tool},
-                [name for name, each in tools.items() if not each.on],
-            )
+            registry.restore(header.tools, [name for name in on if on[name]], added, removed)
         await self.flush()
 
     async def end(self) -> None:

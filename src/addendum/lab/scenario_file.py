@@ -40,6 +40,7 @@ from addendum.lab.scenario import (
     follow,
 )
 from addendum.lab.script import Entry, Form, ScriptCall
+from addendum.log.values import TailMode
 from addendum.routes import TailChoice
 from addendum.tools.dispatcher import RESERVED_NAMES
 from addendum.tools.names import check_function_names
@@ -49,6 +50,8 @@ MAX_TOKENS = 200_000
 
 MAX_REPEAT = 1_000
 """How often something may be repeated."""
+
+_TAILS = ("auto", *get_args(TailMode))
 
 
 def load(path: str | Path, values: Mapping[str, Value] | None = None) -> Scenario:
@@ -112,6 +115,8 @@ class _Reader:
                 "servers",
             ),
         )
+        name = _name(given["name"])
+        tail: TailChoice = _one_of(given["tail"], _TAILS) if "tail" in given else "auto"
         servers = self._read_servers(given.get("servers"))
         tools = self._tools(given.get("tools"), own=True)
         self._functions.update({tool.name: tool for tool in tools})
@@ -119,8 +124,8 @@ class _Reader:
         if not any(isinstance(step, Say) for step in steps):
             raise given["steps"].wrong("no step has a user text; write at least one")
         return Scenario(
-            _name(given["name"]),
-            _one_of(given["tail"], get_args(TailChoice)) if "tail" in given else "auto",
+            name,
+            tail,
             _text(given.get("instructions")) or "",
             _text(given.get("conversation_instructions")) or "",
             _text(given.get("turn_instructions"), null=True),

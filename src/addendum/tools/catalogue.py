@@ -12,8 +12,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from addendum import encoding
-from addendum.errors import ConfigurationError
-from addendum.tools.mcp import RemoteTool, ServerState
+from addendum.errors import ConfigurationError, ContentError, ContentError
+from addendum.tools.mcp import RemoteTool, ServerState, screen_tool
 
 KIND = "catalogue"
 """Kind of the store's records."""
@@ -77,8 +77,26 @@ def encode_pin(pin: Pin) -> bytes:
 
 
 def decode_pin(data: bytes) -> Pin:
-    """Return a pin from its stored form."""
-    return msgspec.json.decode(data, type=Pin)
+    """Return a pin from its stored form.
+
+    Raises:
+        ContentError: It is no pin.
+    """
+    try:
+        return _checked(msgspec.json.decode(data, type=Pin))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ContentError(f"the pinned list of a server cannot be read ({error})") from error
+
+
+def _checked(pin: Pin) -> Pin:
+    """Return the pin if every definition in it is one that a server could list.
+
+    Raises:
+        ContentError: One is not.
+    """
+    for tool in pin.tools:
+        screen_tool({"name": tool.name, "inputSchema": encoding.decode(bytes(tool.parameters))})
+    return pin
 
 
 def read_catalogue(path: str | Path) -> dict[str, Pin]:
@@ -88,8 +106,15 @@ def read_catalogue(path: str | Path) -> dict[str, Pin]:
         ConfigurationError: The file cannot be read.
     """
     try:
-        return msgspec.json.decode(Path(path).read_bytes(), type=_File).servers
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        # It is formatted for people: white space is no part of a definition.
+        data = bytes(encoding.compact(Path(path).read_bytes()))
+        found = msgspec.json.decode(data, type=_File).servers
+        return {name: _checked(pin) for name, pin in found.items()}
+    except (
+        OSError,
+        msgspec.MsgspecError,
+        ContentError,
+    ) as error:
         raise ConfigurationError(
             f"cannot read the catalogue {path}: {error}; write it with `addendum tools pin`"
         ) from None

@@ -48,6 +48,12 @@ def model_name(server: str, tool: str, taken: Collection[str]) -> str:
         seed += "\n"
 
 
+def model_prefix(server: str) -> str:
+    """Return how the names begin under which a model sees a server's tools."""
+    prefix = _FOREIGN.sub("_", clean(f"{server}__"))
+    return (prefix if _GOOD.match(prefix) else f"_{prefix}")[:_STEM]
+
+
 def check_function_names(names: Iterable[str], reserved: Iterable[str] = ()) -> None:
     """Check that function tools have names that every provider takes, each only once.
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import anyio
 from msgspec import Struct
 
-from addendum.errors import ConfigurationError
+from addendum.errors import ConfigurationError, ContentError
 from addendum.log.store import Store
 from addendum.log.values import ToolSchema
 from addendum.tools.catalogue import KIND, Pin, decode_pin, encode_pin
@@ -20,7 +20,7 @@ from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
 from addendum.tools.functions import FunctionTool, ToolContext
 from addendum.tools.mcp import RemoteTool, ServerSpec, ServerState
 from addendum.tools.mcp_pool import Connection, ServerPool
-from addendum.tools.names import check_function_names, model_name
+from addendum.tools.names import check_function_names, model_name, model_prefix
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
 
 AnyTool: TypeAlias = FunctionTool[..., Any]
@@ -91,6 +91,8 @@ class _Server:
         self.revision = 0
         self.names: dict[str, str] = {}
         self.awaited = False
+        self.unlisted = False
+        self.pin_damaged = False
 
     def adopt(self, state: ServerState) -> bool:
         """Take over a settled list that is newer; say whether anything was taken."""
@@ -164,11 +166,14 @@ class Registry:
             wait: Seconds to wait for a server without a pin.
         """
         started = [server for server in self._servers.values() if server.spec.on]
-        async with anyio.create_task_group() as tasks:
-            for server in started:
-                server.on = True
-                self._order.append(server.spec.name)
-                tasks.start_soon(self._first_list, server, wait)
+        try:
+            async with anyio.create_task_group() as tasks:
+                for server in started:
+                    server.on = True
+                    self._order.append(server.spec.name)
+                    tasks.start_soon(self._first_list, server, wait)
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
 
     async def _first_list(self, server: _Server, wait: float) -> None:
         pin = await self._pin(server)
@@ -201,7 +206,13 @@ class Registry:
                 continue
             server.on = True
             self._order.append(name)
-            server.restored = tuple(tool for tool in tools if self._owner(tool.name) is server)
+            own = [tool for tool in tools if self._owner(tool.name) is server]
+            server.restored = tuple(
+                tool for tool in own if tool.name not in self._functions and tool.name not in added
+            )
+            if not server.restored:
+                # It was switched on and had not listed yet: nothing else would ever dial it.
+                server.restored, server.unlisted = None, True
         self._added.update({n: tool for n, tool in added.items() if n not in self._functions})
         self._off.update(name for name in removed if name in self._functions)
 
@@ -210,7 +221,7 @@ class Registry:
         found: _Server | None = None
         longest = -1
         for server in self._servers.values():
-            prefix = model_name(server.spec.name, "", ()).rsplit("__", 1)[0] + "__"
+            prefix = model_prefix(server.spec.name)
             if name.startswith(prefix) and len(prefix) > longest:
                 found, longest = server, len(prefix)
         return found
@@ -289,6 +300,10 @@ class Registry:
             wait: Seconds to wait for servers that were switched on and have not listed yet. Each
                 is waited for once; a slower one joins a later step.
         """
+        for server in self._on():
+            if server.unlisted:
+                await self._connect(server)
+                server.unlisted = False
         waiting = [
             server for server in self._on() if server.connection is not None and not server.awaited
         ]
@@ -312,7 +327,7 @@ class Registry:
         entries: dict[str, Entry] = {}
         for name, tool in self._functions.items():
             if name not in self._off:
-                entries[name] = _function_entry(tool)
+                entries[name] = self._function(tool)
         head_servers = [s for s in self._servers.values() if s.spec.on and s.on]
         later = [self._servers[name] for name in self._order if not self._servers[name].spec.on]
         instructions: dict[str, str] = {}
@@ -322,7 +337,7 @@ class Registry:
             entries[TOOL_SEARCH_NAME] = Entry(TOOL_SEARCH, self._search)
         for name, tool in self._added.items():
             entries[name] = (
-                Entry(tool, _absent) if isinstance(tool, ToolSchema) else _function_entry(tool)
+                Entry(tool, _absent) if isinstance(tool, ToolSchema) else self._function(tool)
             )
         for server in later:
             self._offer(server, entries, instructions)
@@ -341,21 +356,23 @@ class Registry:
                 run = self._remote_by_name(server, schema.name)
                 entries[schema.name] = Entry(schema, run, server.spec.name)
         else:
+            self._give_names(server, entries)
             for tool in server.known:
-                name = self._name(server, tool.name, entries)
+                name = server.names[tool.name]
                 schema = ToolSchema(name, tool.description, tool.parameters, flag)
                 entries[name] = Entry(schema, self._remote(server, tool.name), server.spec.name)
         if server.instructions and (server.known or server.restored):
             instructions[server.spec.name] = server.instructions
 
-    def _name(self, server: _Server, tool: str, taken: Mapping[str, Entry]) -> str:
+    def _give_names(self, server: _Server, entries: Mapping[str, Entry]) -> None:
         # Once given, a name stays the tool's own.
-        if tool not in server.names:
-            others = {
-                name for other in self._servers.values() for name in other.names.values()
-            } | set(taken)
-            server.names[tool] = model_name(server.spec.name, tool, others)
-        return server.names[tool]
+        fresh = [tool.name for tool in server.known if tool.name not in server.names]
+        if fresh:
+            taken = {name for other in self._servers.values() for name in other.names.values()}
+            taken.update(entries)
+            for tool in fresh:
+                server.names[tool] = model_name(server.spec.name, tool, taken)
+                taken.add(server.names[tool])
 
     # -- servers ----------------------------------------------------------------------------
 
@@ -368,7 +385,10 @@ class Registry:
         if server.adopt(state):
             pin = Pin.of(state)
             if server.spec.server is None and server.spec.name not in self._pins:
-                await self._store.put(KIND, server.spec.key(), encode_pin(pin), keep=True)
+                await self._store.put(
+                    KIND, server.spec.key(), encode_pin(pin), keep=not server.pin_damaged
+                )
+                server.pin_damaged = False
 
     async def _pin(self, server: _Server) -> Pin | None:
         if server.spec.name in self._pins:
@@ -376,10 +396,16 @@ class Registry:
         if server.spec.server is not None:
             return None
         stored = await self._store.get(KIND, server.spec.key())
-        return None if stored is None else decode_pin(stored)
+        try:
+            return None if stored is None else decode_pin(stored)
+        except ContentError:
+            server.pin_damaged = True
+            return None
 
     def _remote(self, server: _Server, tool: str) -> Run:
         async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
+            if not server.on:
+                return _switched_off(server.spec.name)
             connection = await self._connect(server)
             answer = await connection.call(tool, arguments, timeout=seconds)
             return Outcome(answer.text, answer.is_error, answer.code)
@@ -390,10 +416,14 @@ class Registry:
         """Run a tool known from the log by its full name: the list says its own name."""
 
         async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
+            if not server.on:
+                return _switched_off(server.spec.name)
             connection = await self._connect(server)
             state = await connection.ready(seconds)
             for tool in state.tools:
-                if model_name(server.spec.name, tool.name, ()) == name:
+                first = model_name(server.spec.name, tool.name, ())
+                # The second is its name where the first was taken.
+                if name in (first, model_name(server.spec.name, tool.name, (first,))):
                     answer = await connection.call(tool.name, arguments, timeout=seconds)
                     return Outcome(answer.text, answer.is_error, answer.code)
             if state.revision:
@@ -407,6 +437,20 @@ class Registry:
 
         return run
 
+    def _function(self, tool: AnyTool) -> Entry:
+        name = tool.schema.name
+
+        async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
+            if name in self._off or not (name in self._functions or name in self._added):
+                return Outcome(f"{name} was removed; do without it", True, "removed")
+            with anyio.move_on_after(seconds):
+                return Outcome(await tool.invoke(arguments, context))
+            return Outcome(
+                f"{name} did not finish within {seconds:g} s and was stopped", True, "timeout"
+            )
+
+        return Entry(tool.schema, run, timeout=tool.timeout)
+
     async def aclose(self) -> None:
         """Give all connections back."""
         for server in self._servers.values():
@@ -415,17 +459,9 @@ class Registry:
                 await self._pool.release(connection)
 
 
-def _function_entry(tool: AnyTool) -> Entry:
-    async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
-        with anyio.move_on_after(seconds):
-            return Outcome(await tool.invoke(arguments, context))
-        return Outcome(
-            f"{tool.schema.name} did not finish within {seconds:g} s and was stopped",
-            True,
-            "timeout",
-        )
-
-    return Entry(tool.schema, run, timeout=tool.timeout)
+def _switched_off(server: str) -> Outcome:
+    # Between the request and the call: the next request will say so.
+    return Outcome(f"server {server} was switched off; do without it", True, "switched_off")
 
 
 async def _absent(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:

@@ -42,9 +42,6 @@ TEMPLATE = """\
 """
 
 _WIDTH = 32
-_BLOCKS = 1
-_HEADS = 2
-_HIDDEN = 64
 _ALIGNMENT = 32
 _SEED = 20260105
 
@@ -80,11 +77,11 @@ def write_model(path: Path) -> Path:
         _number("llama.vocab_size", len(tokens)),
         _number("llama.context_length", CONTEXT),
         _number("llama.embedding_length", _WIDTH),
-        _number("llama.block_count", _BLOCKS),
-        _number("llama.feed_forward_length", _HIDDEN),
-        _number("llama.attention.head_count", _HEADS),
-        _number("llama.attention.head_count_kv", _HEADS),
-        _number("llama.rope.dimension_count", _WIDTH // _HEADS),
+        _number("llama.block_count", 1),
+        _number("llama.feed_forward_length", _WIDTH),
+        _number("llama.attention.head_count", 1),
+        _number("llama.attention.head_count_kv", 1),
+        _number("llama.rope.dimension_count", _WIDTH),
         _real("llama.attention.layer_norm_rms_epsilon", 1e-5),
         _text("tokenizer.ggml.model", "gpt2"),
         _text("tokenizer.ggml.pre", "gpt-2"),
@@ -125,19 +122,15 @@ def _letters() -> list[str]:
 
 
 def _tensors(vocabulary: int) -> list[_Tensor]:
-    found = [_Tensor("token_embd.weight", _WIDTH, vocabulary)]
-    for at in range(_BLOCKS):
-        block = f"blk.{at}."
-        found.append(_Tensor(f"{block}attn_norm.weight", _WIDTH))
-        for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
-            found.append(_Tensor(f"{block}{name}.weight", _WIDTH, _WIDTH))
-        found.append(_Tensor(f"{block}ffn_norm.weight", _WIDTH))
-        found.append(_Tensor(f"{block}ffn_gate.weight", _WIDTH, _HIDDEN))
-        found.append(_Tensor(f"{block}ffn_up.weight", _WIDTH, _HIDDEN))
-        found.append(_Tensor(f"{block}ffn_down.weight", _HIDDEN, _WIDTH))
-    found.append(_Tensor("output_norm.weight", _WIDTH))
-    found.append(_Tensor("output.weight", _WIDTH, vocabulary))
-    return found
+    words = ("token_embd", "output")
+    vectors = ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm")
+    attention = ("attn_q", "attn_k", "attn_v", "attn_output")
+    squares = (f"blk.0.{name}" for name in (*attention, "ffn_gate", "ffn_up", "ffn_down"))
+    return [
+        *(_Tensor(f"{name}.weight", _WIDTH, vocabulary) for name in words),
+        *(_Tensor(f"{name}.weight", _WIDTH) for name in vectors),
+        *(_Tensor(f"{name}.weight", _WIDTH, _WIDTH) for name in squares),
+    ]
 
 
 def _weights(tensor: _Tensor, noise: random.Random) -> bytes:
