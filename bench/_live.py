@@ -40,20 +40,25 @@ class Stub:
 
     Attributes:
         entered: When the step began that is measured.
-        spans: Of each request, the seconds from there until it was handed over, and its body;
-            only the last two are kept.
+        spans: Seconds from there until the request was handed over, of the last two requests.
+        wanted: Whether to keep the next body. Else nothing of it stays, as with a real transport.
+        body: The body that was kept.
     """
 
     def __init__(self, route: str) -> None:
         self._events = _messages if route.startswith("anthropic:") else _chat
         self._requests = 0
         self.entered = 0.0
-        self.spans: deque[tuple[float, bytes]] = deque(maxlen=2)
+        self.spans: deque[float] = deque(maxlen=2)
+        self.wanted = False
+        self.body = b""
 
     @asynccontextmanager
     async def stream(self, request: WireRequest, **_: Any) -> AsyncGenerator[Reply]:
         """Take a request and answer it."""
-        self.spans.append((time.perf_counter() - self.entered, request.body))
+        self.spans.append(time.perf_counter() - self.entered)
+        if self.wanted:
+            self.wanted, self.body = False, request.body
         self._requests += 1
         call = f"toolu_{self._requests}" if self._requests % 2 else None
         yield Reply(200, {}, _each(self._events(call)))

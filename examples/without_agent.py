@@ -5,15 +5,8 @@ import sys
 import httpx2
 from msgspec import Raw
 
-from addendum.agent.header import log_header
-from addendum.log.events import (
-    AssistantMessage,
-    StepEnd,
-    StepStart,
-    TurnEnd,
-    TurnStart,
-    UserMessage,
-)
+from addendum.log import events as say
+from addendum.log.headers import log_header
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Header, ToolSchema
 from addendum.prompt.projector import project
@@ -28,23 +21,20 @@ NOTES = ToolSchema("notes", "Keeps a note.", Raw(b'{"type":"object","properties"
 
 def talk(base_url: str) -> list[int | None]:
     route = resolve("anthropic:claude-opus-5-5", base_url=base_url)
-    epoch = context(route, choose_projection(route))
-    config = Config(route.provider, route.model, max_tokens=1000)
+    epoch, config = context(route, choose_projection(route)), Config("anthropic", route.model)
+    headers = {**dict(route.endpoint.headers), "anthropic-beta": ",".join(epoch.betas)}
+    headers["x-api-key"] = "key"
     log, read = SessionLog("example"), list[int | None]()
     for turn, tools in enumerate(([CLOCK], [CLOCK, NOTES], [NOTES]), 1):
-        log.append(TurnStart(turn))
-        log.append(StepStart(turn, 1))
-        log.append(UserMessage(turn, f"This is message {turn}. " + "Please remember it. " * 120))
+        log.append(say.TurnStart(turn))
+        log.append(say.StepStart(turn, 1))
+        log.append(say.UserMessage(turn, "Remember it. " * 200))
         log_header(log, Header(config, tuple(tools)), first=turn == 1, series=False)
-        sent = body(project(log, epoch, facts(route)), config).replace(b'"stream":true,', b"")
-        headers = {"anthropic-version": "2023-06-01", "anthropic-beta": ",".join(epoch.betas)}
-        answer = parse_body(
-            httpx2.post(route.endpoint.url, content=sent, headers=headers | {"x-api-key": "key"})
-            .raise_for_status().content
-        )  # fmt: skip
-        log.append(AssistantMessage(turn, 1, route.name, route.wire, native=answer.native))
-        log.append(StepEnd(turn, 1))
-        log.append(TurnEnd(turn))
+        sent = body(project(log, epoch, facts(route)), config, stream=False)
+        answer = parse_body(httpx2.post(route.endpoint.url, content=sent, headers=headers).content)
+        log.append(say.AssistantMessage(turn, 1, route.name, route.wire, native=answer.native))
+        log.append(say.StepEnd(turn, 1))
+        log.append(say.TurnEnd(turn))
         read.append(answer.usage.cache_read)
     return read
 

@@ -58,7 +58,7 @@ class Mutation:
 
 
 HISTORY, LEDGER = "tools/history.py", "tools/ledger.py"
-PROJECTOR, UPDATES, HEADER = "prompt/projector.py", "prompt/updates.py", "agent/header.py"
+PROJECTOR, UPDATES, HEADER = "prompt/projector.py", "prompt/updates.py", "log/headers.py"
 
 MUTATIONS = (
     Mutation(

@@ -17,7 +17,6 @@ import msgspec
 from msgspec import Raw, Struct
 
 from addendum.agent.agent import Agent
-from addendum.agent.header import log_header, log_prompt, moved_since_request
 from addendum.agent.session import Session
 from addendum.lab.exchange import Switches
 from addendum.lab.script import Script
@@ -38,6 +37,7 @@ from addendum.log.events import (
     TurnStart,
     UserMessage,
 )
+from addendum.log.headers import log_header, log_prompt, moved_since_request
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Store
 from addendum.log.values import (

@@ -22,9 +22,9 @@ from tests.cases.helpers import (
     tools,
 )
 
-from addendum.agent.header import log_header
 from addendum.errors import ConfigurationError
 from addendum.log.events import DeveloperMessage
+from addendum.log.headers import log_header
 from addendum.log.values import Header, ToolAddition, ToolSchema
 from addendum.tools.history import HistoryFold, ToolHistory, project_tool_updates
 

@@ -29,7 +29,8 @@ ROUTES = (CLAUDE, BY_REFERENCE, OLDER_CLAUDE, DEEPSEEK, CHAT)
 TEXT = """
 name: small
 instructions: {text: Be brief., tokens: 1200}
-tools: [{name: look, parameters: {properties: {q: {type: string}}}, result: {text: seen, tokens: 50}}]
+tools:
+  - {name: look, parameters: {properties: {q: {type: string}}}, result: {text: seen, tokens: 50}}
 servers:
   files: {tools: [{name: read, result: {text: text, tokens: 50}}, {name: write}]}
 steps:
@@ -101,9 +102,14 @@ async def test_d3_no_width_of_a_change_loses_the_prefix(
         totals = run.report.totals
         assert run.holds and totals.misses == 0, fails(run)
         assert totals.expected_share is not None and totals.expected_share >= 0.999
-    # It is a matter of width: the same conversation, with the list written anew, loses.
-    rebound = await run_scenario(wide, CLAUDE, tool_changes="rebind")
-    assert rebound.report.totals.misses > 0
+
+
+async def test_the_same_changes_lose_the_prefix_where_the_list_is_written_anew() -> None:
+    run = await run_scenario(find("wide"), CLAUDE, tool_changes="rebind")
+    totals = run.report.totals
+    assert run.context.projection == "rebind"
+    assert totals.misses > 0 and set(run.broken()) == {"rebinding"}
+    assert totals.expected_share is not None and totals.expected_share < 0.95
 
 
 @pytest.mark.parametrize("name", ["flap", "prompt-and-tool", "tail", "empty-head", "redefine"])
@@ -372,7 +378,7 @@ async def test_a_server_that_cannot_start_is_an_error_that_names_it(tmp_path: Pa
         "  - enable: none\n  - user: One.\n    model: [{text: First.}]\n",
         "utf-8",
     )
-    with pytest.raises(ConfigurationError, match="server none cannot be used: .*no_such_module"):
+    with pytest.raises(ConfigurationError, match=r"server none cannot be used: .*no_such_module"):
         await run_scenario(load(file), CLAUDE)
 
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from addendum.errors import ConfigurationError
-from addendum.log.events import (RequestContext)
+from addendum.log.events import RequestContext
 from addendum.routes import (
     SYSTEM_ROLE,
     Route,

@@ -118,8 +118,9 @@ class Session:
             ):
                 log.append(ToolPolicy(self.agent.disabled))
             # What was switched before the first request counts, but belongs to no head.
-            for name in on.keys() & set(registry.server_names):
-                await (registry.enable(name) if on[name] else registry.disable(name))
+            for name in on:
+                if name in registry.server_names:
+                    await (registry.enable(name) if on[name] else registry.disable(name))
             registry.restore((), (), added, removed)
         else:
             header = before.header
@@ -277,6 +278,14 @@ class Session:
         """
         agent, route = self.agent, self.route
         recorded = self.requests.recorded(route.name)
+        asked = {
+            "projection": agent.tool_changes != "auto" or self.surprised,
+            "tail": agent.tail != "auto",
+            "caching": not agent.caching,
+            "ttl": agent.ttl is not None,
+        }
+        if recorded is not None and not any(asked.values()):
+            return recorded
         projection = choose_projection(
             route,
             agent.tool_changes,
@@ -293,15 +302,7 @@ class Session:
             rendering=RENDERING,
             rejected=self.requests.rejected(route),
         )
-        if recorded is None:
-            return fresh
-        asked = {
-            "projection": agent.tool_changes != "auto" or self.surprised,
-            "tail": agent.tail != "auto",
-            "caching": not agent.caching,
-            "ttl": agent.ttl is not None,
-        }
-        if any(
+        if recorded is None or any(
             on and getattr(recorded, name) != getattr(fresh, name) for name, on in asked.items()
         ):
             return fresh

@@ -11,7 +11,6 @@ import anyio
 from addendum import encoding
 from addendum.agent.exchange import ask
 from addendum.agent.execution import Planned, run_calls
-from addendum.agent.header import log_header, log_prompt, moved_since_request, names_changed
 from addendum.agent.results import (
     RequestFigures,
     StreamEvent,
@@ -35,6 +34,7 @@ from addendum.log.events import (
     TurnStart,
     UserMessage,
 )
+from addendum.log.headers import log_header, log_prompt, moved_since_request, names_changed
 from addendum.log.values import Call, Header, Usage
 from addendum.prompt.announcements import COMPACTION_INSTRUCTION, compaction_request
 from addendum.routes import credentials

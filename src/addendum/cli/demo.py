@@ -8,6 +8,7 @@ import click
 
 from addendum.cli.run import problems
 from addendum.cli.terminal import json_option, line, number, percent, print_json, run_async, style
+from addendum.routes import resolve
 
 if TYPE_CHECKING:
     from addendum.lab.report import Run
@@ -22,6 +23,9 @@ ROUTES = (
 )
 """Routes that are shown unless others are asked for: each way of telling a change is there."""
 
+SCENARIO = "g2"
+"""The scenario that is played unless another is asked for."""
+
 _HEADS = ("share", "expected", "ceiling", "not read", "misses", "undecl.")
 _LEGEND = """\
 share     part of the prompt tokens that was read from the cache
@@ -32,29 +36,36 @@ undecl.   misses without a reason that was logged before the request was sent"""
 
 
 @click.command()
-@click.option("--scenario", default="g2", show_default=True, metavar="NAME", help="Name or file.")
+@click.option(
+    "--scenario", default=SCENARIO, show_default=True, metavar="NAME", help="Name or file."
+)
 @click.option("--route", "routes", multiple=True, metavar="R", help="A route; may be repeated.")
 @click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="A scenario variable.")
 @json_option
 def demo(scenario: str, routes: tuple[str, ...], values: tuple[str, ...], as_json: bool) -> None:
     """Play a scenario in the lab on each route, beside writing the tool list anew.
 
-    Needs no key and no network. Exit code 1 if a rule is broken or a miss was not declared.
+    Unless routes or another scenario are asked for, a real engine measures a small scenario of
+    its own as well. Needs no key and no network. Exit code 1 if a rule is broken or a miss was
+    not declared.
     """
     from addendum.lab.places import given_values
     from addendum.lab.scenario_file import find
 
     found = find(scenario, given_values(values))
+    for route in routes:
+        resolve(route, environ={})  # a wrong name is told before anything is printed
     runs: list[tuple[Run, Run]] = []
     if not as_json:
-        click.echo(_title(found))
+        click.echo(f"{_size(found)}; simulated by published rules\n\n{_heads()}")
     for route in routes or ROUTES:
-        pair = run_async(_pair, found, route)
-        runs.append(pair)
+        runs.append(run_async(_pair, found, route))
         if not as_json:
-            click.echo(_rows(*pair))
+            click.echo(_rows(*runs[-1]))
+    why = _measure(runs, quiet=as_json) if scenario == SCENARIO and not routes else None
     if as_json:
-        print_json({"runs": [each.json() for pair in runs for each in pair]})
+        said = {} if why is None else {"engine_unavailable": why}
+        print_json({"runs": [each.json() for pair in runs for each in pair], **said})
     else:
         click.echo(_end(runs))
     if not all(_holds(each) for pair in runs for each in pair):
@@ -68,6 +79,37 @@ async def _pair(scenario: Scenario, route: str) -> tuple[Run, Run]:
     return ours, await run_scenario(scenario, route, tool_changes="rebind")
 
 
+async def _pair_on_engine(scenario: Scenario, wire: str) -> tuple[Run, Run]:
+    from addendum.lab.engine.run import run_on_engine
+
+    ours = await run_on_engine(scenario, wire)
+    return ours, await run_on_engine(scenario, wire, "rebind")
+
+
+def _measure(runs: list[tuple[Run, Run]], quiet: bool) -> str | None:
+    """Add what the real engine measures on its own scenario; return why it cannot, if so."""
+    from addendum.lab.engine.run import ROUTES as surfaces
+    from addendum.lab.engine.run import SCENARIO as own
+    from addendum.lab.engine.server import EngineUnavailable
+    from addendum.lab.scenario_file import find
+
+    scenario, titled = find(own), quiet
+    try:
+        for wire in surfaces:
+            runs.append(run_async(_pair_on_engine, scenario, wire))
+            if not titled:
+                by = f"measured by {runs[-1][0].engine}, a real engine; the script speaks"
+                click.echo(f"\n{_size(scenario)}; a token is a byte\n{line(by, 79)}")
+                titled = True
+            if not quiet:
+                click.echo(_rows(*runs[-1]))
+    except EngineUnavailable as error:
+        if not quiet:
+            click.echo(f"\n{line(f'No real engine: {error}', 79)}")
+        return str(error)
+    return None
+
+
 def _holds(run: Run) -> bool:
     # Rebinding is there for comparison: what it loses is no fault.
     if run.tool_changes == "rebind":
@@ -75,21 +117,18 @@ def _holds(run: Run) -> bool:
     return run.holds
 
 
-def _title(scenario: Scenario) -> str:
+def _size(scenario: Scenario) -> str:
     from addendum.lab.scenario import Compact, Say
 
     turns = [step for step in scenario.steps if isinstance(step, Say)]
     summaries = sum(isinstance(step, Compact) for step in scenario.steps)
     requests = sum(len(step.entries) for step in turns) + summaries
+    return f"{line(scenario.name, 30)}: {len(turns)} turns, {requests} requests"
+
+
+def _heads() -> str:
     head = "".join(each.rjust(wide) for each, wide in zip(_HEADS, _WIDTHS, strict=True))
-    return "\n".join(
-        [
-            f"{line(scenario.name, 30)}: {len(turns)} turns, {requests} requests; "
-            "simulated by published rules",
-            "",
-            style(f"{'':{_LABEL}}{head}", bold=True),
-        ]
-    )
+    return style(f"{'':{_LABEL}}{head}", bold=True)
 
 
 _LABEL = 27

@@ -111,7 +111,7 @@ def _fault(error: Exception) -> str:
     return f"internal error: {type(error).__name__}: {said}{place}; please report it"
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("addendum", cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="addendum", message="%(prog)s %(version)s")
 def main() -> None:
     """Change an agent's tools in mid-conversation and keep the prompt cache."""

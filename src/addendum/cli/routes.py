@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from addendum.cli.terminal import json_option, line, print_json, table
+from addendum.cli.terminal import json_option, line, print_json, table, wrapped
 from addendum.routes import describe
 
 
@@ -29,20 +29,14 @@ def _table(found: list[dict[str, Any]]) -> str:
         [
             line(each["route"], 34),
             each["tool_update"] or "dispatch",
-            each["definitions"] if each["tool_update"] else "-",
-            _cache(each),
+            each["definitions"].removeprefix("by-") if each["tool_update"] else "-",
+            each["cache"]["kind"],
             each["certainty"],
         ]
         for each in found
     ]
     heads = ("route", "tool changes", "definitions", "cache", "certainty")
     return f"{table(heads, rows)}\n\nMore of one: addendum routes ROUTE"
-
-
-def _cache(route: dict[str, Any]) -> str:
-    rules = route["cache"]
-    least = f" {rules['minimum']:,}" if rules["minimum"] else ""
-    return f"{rules['kind']}{least}"
 
 
 def _details(route: dict[str, Any]) -> str:
@@ -60,10 +54,7 @@ def _details(route: dict[str, Any]) -> str:
     facts += [(f"cache {key}", _said(value)) for key, value in cache.items() if value]
     facts += [(key, route[key]) for key in ("source", "checked", "certainty")]
     wide = max(len(name) for name, _ in facts)
-    return "\n".join(
-        click.wrap_text(f"{name:{wide}}  {value}", 79, "", " " * (wide + 2))
-        for name, value in facts
-    )
+    return "\n".join(wrapped(f"{name:{wide}}  {value}", wide + 2) for name, value in facts)
 
 
 def _said(value: Any) -> str:

@@ -16,6 +16,7 @@ from addendum.cli.terminal import (
     store_option,
     style,
     table,
+    wrapped,
 )
 from addendum.routes import ToolChanges
 
@@ -92,8 +93,10 @@ def _shown(run: Run) -> str:
     heads = ("n", "turn", "prompt", "read", "expected", "ceiling", "miss")
     totals = run.report.totals
     lines = [
-        f"{run.scenario} on {run.route}: {context.projection}, definitions {context.definitions},",
-        f"removals {context.removals}, tail {context.tail}; {by}",
+        wrapped(
+            f"{line(run.scenario, 40)} on {run.route}: {context.projection}, definitions "
+            f"{context.definitions}, removals {context.removals}, tail {context.tail}; {by}"
+        ),
         "",
         table(heads, rows, right=range(6)),
         "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -81,6 +82,11 @@ def line(text: str, limit: int) -> str:
     whole = " ".join(encoding.clean(text[: 4 * limit + 4]).split())
     whole = "".join(each if each.isprintable() else "\ufffd" for each in whole)
     return whole if len(whole) <= limit else whole[: max(0, limit - 1)] + "…"
+
+
+def wrapped(text: str, indent: int = 0) -> str:
+    """Return text broken into lines of less than 80 columns, all but the first indented."""
+    return textwrap.fill(text, WIDTH - 1, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def percent(share: float | None) -> str:

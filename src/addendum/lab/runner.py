@@ -109,10 +109,10 @@ async def run_scenario(
         pool = ServerPool()
         stack.push_async_callback(pool.aclose)
         now = (lab.clock if lab is not None else clock or Clock()).now
+        driver = _Driver(scenario, route, tool_changes, lab, base_url, store, pool, now)
         async with anyio.create_task_group() as tasks:
-            driver = _Driver(scenario, route, tool_changes, lab, base_url, store, pool, now, tasks)
             try:
-                await driver.play(folder)
+                await driver.play(folder, tasks)
                 result = judged(
                     scenario.name,
                     driver.start,
@@ -164,7 +164,6 @@ class _Driver:
         store: str | Store,
         pool: ServerPool,
         clock: Callable[[], float],
-        tasks: TaskGroup,
     ) -> None:
         self.scenario = scenario
         self.records: list[RequestRecord] = []
@@ -174,7 +173,6 @@ class _Driver:
         self._store = store
         self._pool = pool
         self._clock = clock
-        self._tasks = tasks
         self._tool_changes: ToolChanges = tool_changes
         self._given = (route if isinstance(route, str) else route.name).partition(":")[0]
         self.start = self._route(route)
@@ -213,8 +211,14 @@ class _Driver:
 
     # -- the run ----------------------------------------------------------------------------
 
-    async def play(self, folder: Path) -> None:
-        """Play all steps."""
+    async def play(self, folder: Path, tasks: TaskGroup) -> None:
+        """Play all steps.
+
+        Args:
+            folder: For what the run needs for itself.
+            tasks: Where the sessions live.
+        """
+        self._tasks = tasks
         await self._servers(folder)
         agent = self._agent()
         current = await self._open(agent, MAIN)

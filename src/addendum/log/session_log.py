@@ -78,7 +78,7 @@ class SessionLog:
         self._durable = 0
         self._encoded: dict[int, bytes] = {}
         self._unsure = False
-        self._flushing = anyio.Lock()
+        self._flushing = anyio.Lock(fast_acquire=True)
 
     @property
     def events(self) -> Sequence[Event]:

@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias, get_args
 from msgspec import structs
 
 from addendum.errors import ConfigurationError
-from addendum.log.events import (RequestContext)
+from addendum.log.events import RequestContext
 from addendum.log.values import Definitions, Projection, TailMode
 from addendum.routes.model import Capabilities, Route
 from addendum.routes.resolve import DISPATCH, by_reference, unscoped_tail

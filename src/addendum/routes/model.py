@@ -8,6 +8,7 @@ that it renders with (`addendum.routes.choose`).
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -216,6 +217,7 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True):
         return tuple(beta.name for beta in self.capabilities.betas if beta.needed_for == "block")
 
 
+@lru_cache(maxsize=256)
 def is_loopback(base_url: str) -> bool:
     """Return whether `base_url` names 127.0.0.0/8, ::1 or `localhost`.
 

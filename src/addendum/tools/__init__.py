@@ -1,1 +1,1 @@
-
+"""What may be called: definitions, the folds, the registry, servers, the dispatcher."""

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from addendum import encoding
-from addendum.errors import ConfigurationError, ContentError, ContentError
+from addendum.errors import ConfigurationError, ContentError
 from addendum.tools.mcp import RemoteTool, ServerState, screen_tool
 
 KIND = "catalogue"

@@ -3,14 +3,18 @@
 No network and no process here, only the rules for what a server sends. `mcp_pool` keeps the
 connections, `mcp_link` speaks the protocol through the official SDK.
 
-What a server lists is data from outside. One bad tool never costs the others: a tool is dropped,
-with a note in `ServerState.notes`, by these rules:
+What a server lists is data from outside. One bad tool never costs the others, nor the session,
+which a provider would refuse as a whole, for good once the tool stands in its history: a tool is
+dropped, with a note in `ServerState.notes`, by these rules:
 
 ===============  ==================================================================
 name             text of 1 to 128 printable characters; of equal names the first counts
 description      text or absent; lone surrogates become U+FFFD
 parameters       a JSON object of type "object" (a missing type is filled in), at most
-                 200 levels deep, finite numbers only; surrogates as above
+                 200 levels deep, finite numbers only; surrogates as above. A schema of draft
+                 2020-12 that refers to nothing outside itself. Of `oneOf`, `anyOf`, `allOf`,
+                 `enum` and `not` at its top, which providers refuse, the tool is relieved with a
+                 note; its server checks the arguments itself
 annotations      the protocol's five fields where they have the right type
 size             at most 256 KiB a tool; 10,000 tools and 4 MiB a list
 ===============  ==================================================================
@@ -33,6 +37,7 @@ import msgspec
 
 from addendum.encoding import MAX_DEPTH, canonical, clean, digest, encode
 from addendum.errors import ContentError
+from addendum.tools.validation import SchemaUnusable, Validator
 
 MAX_TOOLS = 10_000
 """Tools that one server may list."""
@@ -42,6 +47,9 @@ MAX_LIST_BYTES = 4 * 1024 * 1024
 
 MAX_TOOL_BYTES = 256 * 1024
 """Bytes (UTF-8) of one tool's name, description and schema."""
+
+NOT_AT_TOP = ("oneOf", "anyOf", "allOf", "enum", "not")
+"""Keywords that Anthropic and OpenAI refuse at the top of a parameter schema."""
 
 MAX_NAME = 128
 """Characters of a tool's name (the limit in the MCP specification, 2025-11-25, server/tools)."""
@@ -163,7 +171,7 @@ class ServerState(msgspec.Struct, frozen=True):
         tools: The last settled list, sorted by name. A lost connection does not change it.
         instructions: The server's own text of the same moment.
         error: One line on what is wrong, or None.
-        notes: One line for each tool of the list that was dropped.
+        notes: One line for each tool of the list that was dropped or relieved of a keyword.
         revision: Grows by one with each settled difference of tools or instructions; 0 means
             that no list has settled yet.
     """
@@ -209,7 +217,7 @@ class Listing(msgspec.Struct, frozen=True):
     Attributes:
         tools: The good ones, sorted by name.
         instructions: The server's instructions, cleaned and cut.
-        notes: Why others were dropped.
+        notes: Why others were dropped, and what was left out.
     """
 
     tools: tuple[RemoteTool, ...]
@@ -259,11 +267,18 @@ def screen_tool(raw: object) -> dict[str, Any]:
         checked = _checked(cast("dict[str, Any]", schema))
     except ContentError as error:
         raise ContentError(f"{shown}: {error}") from None
-    good["inputSchema"] = checked if "type" in checked else {"type": "object", **checked}
+    if len(encode([good, checked])) > MAX_TOOL_BYTES:
+        raise ContentError(f"{shown}: the definition has more than {MAX_TOOL_BYTES:,} bytes")
+    schema = {key: part for key, part in checked.items() if key not in NOT_AT_TOP}
+    schema = schema if "type" in schema else {"type": "object", **schema}
+    try:
+        # Providers read every schema by this draft, whatever it says of itself.
+        Validator(encode({key: part for key, part in schema.items() if key != "$schema"}))
+    except SchemaUnusable as error:
+        raise ContentError(f"{shown}: the parameters are no usable schema ({error})") from None
+    good["inputSchema"] = schema
     if isinstance(entry.get("annotations"), dict):
         good["annotations"] = _annotations(cast("dict[str, Any]", entry["annotations"]))
-    if len(encode(good)) > MAX_TOOL_BYTES:
-        raise ContentError(f"{shown}: the definition has more than {MAX_TOOL_BYTES:,} bytes")
     return good
 
 

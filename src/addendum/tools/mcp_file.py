@@ -83,17 +83,21 @@ def server_specs(
         if isinstance(entry, ServerSpec):
             specs.append(entry)
             continue
+        where = f"MCP server {one_line(str(name), 60)!r}"
+        if not isinstance(entry, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f'{where} is no object; give it a "command" or a "url"')
         fields: dict[str, Any] = dict(entry)
         command: Any = fields.get("command")
-        if isinstance(command, list | tuple) and command:
+        arguments: Any = fields.get("args", [])
+        if isinstance(command, list | tuple) and command and isinstance(arguments, list | tuple):
             parts = [str(part) for part in cast("list[Any]", command)]
-            fields |= {"command": parts[0], "args": parts[1:] + list(fields.get("args", []))}
-        specs.append(_spec(name, fields, f"MCP server {one_line(name, 60)!r}", variables))
+            fields |= {"command": parts[0], "args": [*parts[1:], *cast("list[Any]", arguments)]}
+        specs.append(_spec(name, fields, where, variables))
     return tuple(specs)
 
 
 def _spec(name: str, entry: Any, where: str, variables: Mapping[str, str]) -> ServerSpec:
-    if not name or not name.isprintable():
+    if not isinstance(name, str) or not name or not name.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"{where} has an unusable name; give it a printable one")
     if not isinstance(entry, dict):
         raise ConfigurationError(f'{where} is no object; give it a "command" or a "url"')

@@ -67,15 +67,13 @@ class Snapshot(Struct, frozen=True):
     Attributes:
         entries: Active tools by name, in assembly order.
         instructions: Text of the servers whose tools are active, by server.
+        active: The active definitions in assembly order; the same object as before, as long as
+            they are the same.
     """
 
     entries: Mapping[str, Entry]
     instructions: Mapping[str, str]
-
-    @property
-    def active(self) -> tuple[ToolSchema, ...]:
-        """The active definitions in assembly order."""
-        return tuple(entry.schema for entry in self.entries.values())
+    active: tuple[ToolSchema, ...]
 
 
 class _Server:
@@ -138,6 +136,8 @@ class Registry:
         self._store = store
         self._pins = dict(pins or {})
         self._search: Run | None = None
+        self._active: tuple[ToolSchema, ...] = ()
+        self._snapshot: Snapshot | None = None
 
     # -- configuration and restore ----------------------------------------------------------
 
@@ -158,6 +158,7 @@ class Registry:
     def bind_search(self, run: Run) -> None:
         """Say what runs `tool_search`; from then on it is an active tool."""
         self._search = run
+        self._snapshot = None
 
     async def start(self, wait: float) -> None:
         """Switch on the servers that are on by configuration, from their pins where there are any.
@@ -165,6 +166,7 @@ class Registry:
         Args:
             wait: Seconds to wait for a server without a pin.
         """
+        self._snapshot = None
         started = [server for server in self._servers.values() if server.spec.on]
         try:
             async with anyio.create_task_group() as tasks:
@@ -178,7 +180,7 @@ class Registry:
     async def _first_list(self, server: _Server, wait: float) -> None:
         pin = await self._pin(server)
         if pin is not None:
-            server.known, server.instructions = pin.remote(), pin.instructions
+            self._take_pin(server, pin)
             return
         connection = await self._connect(server)
         server.awaited = True
@@ -200,6 +202,7 @@ class Registry:
                 function for is the agent's own again.
             removed: Tools that were removed by hand.
         """
+        self._snapshot = None
         for name in on:
             server = self._servers.get(name)
             if server is None:
@@ -238,6 +241,7 @@ class Registry:
         if server.on:
             return False
         await self._connect(server)
+        self._snapshot = None
         server.on = True
         server.awaited = False
         self._order.append(name)
@@ -248,6 +252,7 @@ class Registry:
         server = self._server(name)
         if not server.on:
             return False
+        self._snapshot = None
         server.on = False
         self._order.remove(name)
         if server.connection is not None:
@@ -266,6 +271,7 @@ class Registry:
         check_function_names([name], (TOOL_DISPATCHER_NAME, TOOL_SEARCH_NAME))
         if self._owner(name) is not None:
             raise ConfigurationError(f"{name!r} belongs to a server; name the tool otherwise")
+        self._snapshot = None
         self._off.discard(name)
         if name in self._functions:
             self._functions[name] = tool
@@ -274,6 +280,7 @@ class Registry:
 
     def remove(self, name: str) -> bool:
         """Remove a function tool or one added by hand; say whether it was there."""
+        self._snapshot = None
         if name in self._added:
             del self._added[name]
             return True
@@ -319,11 +326,16 @@ class Registry:
                 if not server.known and server.restored is None and not server.revision:
                     pin = await self._pin(server)
                     if pin is not None:
-                        server.known, server.instructions = pin.remote(), pin.instructions
+                        self._take_pin(server, pin)
         return self.snapshot()
 
     def snapshot(self) -> Snapshot:
-        """Return what is active now."""
+        """Return what is active now; the same object until a switch or a server's list."""
+        if self._snapshot is None:
+            self._snapshot = self._assemble()
+        return self._snapshot
+
+    def _assemble(self) -> Snapshot:
         entries: dict[str, Entry] = {}
         for name, tool in self._functions.items():
             if name not in self._off:
@@ -341,7 +353,14 @@ class Registry:
             )
         for server in later:
             self._offer(server, entries, instructions)
-        return Snapshot(entries, instructions)
+        last = {tool.name: tool for tool in self._active}
+        active = tuple(
+            last[name] if last.get(name) == entry.schema else entry.schema
+            for name, entry in entries.items()
+        )
+        if active != self._active:
+            self._active = active
+        return Snapshot(entries, instructions, self._active)
 
     def _on(self) -> list[_Server]:
         return [server for server in self._servers.values() if server.on]
@@ -383,6 +402,7 @@ class Registry:
 
     async def _adopt(self, server: _Server, state: ServerState) -> None:
         if server.adopt(state):
+            self._snapshot = None
             pin = Pin.of(state)
             if server.spec.server is None and server.spec.name not in self._pins:
                 await self._store.put(
@@ -401,6 +421,10 @@ class Registry:
         except ContentError:
             server.pin_damaged = True
             return None
+
+    def _take_pin(self, server: _Server, pin: Pin) -> None:
+        self._snapshot = None
+        server.known, server.instructions = pin.remote(), pin.instructions
 
     def _remote(self, server: _Server, tool: str) -> Run:
         async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-CONTEXT = 65_536
-"""Tokens that a prompt may have, by the model's own word."""
+CONTEXT = 32_768
+"""Tokens that a prompt may have."""
 
 TEMPLATE = """\
 {%- for tool in tools or [] -%}

@@ -23,7 +23,7 @@ from starlette.routing import Route as Endpoint
 
 from addendum import encoding
 from addendum.lab import anthropic, anthropic_answer, anthropic_shapes, openai_chat, openai_rules
-from addendum.lab.engine.server import Engine
+from addendum.lab.engine.server import Engine, EngineUnavailable
 from addendum.lab.exchange import Call, Refusal, Reply, Switches, json_body
 from addendum.lab.facts import ClaudeModel
 from addendum.lab.script import Heard, Script, Spoken, speak
@@ -123,6 +123,8 @@ class Relay:
                 return await self._answer(surface, call)
             except Refusal as error:
                 return _response(surface.refuse(error))
+            except EngineUnavailable as error:
+                return _response(surface.refuse(Refusal(str(error), status=502, kind="api_error")))
 
         return endpoint
 

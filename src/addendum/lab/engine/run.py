@@ -2,6 +2,8 @@
 
     run = await run_on_engine(find("g2-engine"), "openai_chat")
     run.engine, run.report.totals.share
+
+The wires are the keys of `ROUTES`.
 """
 
 from __future__ import annotations
@@ -71,8 +73,6 @@ async def run_on_engine(scenario: Scenario, wire: str, tool_changes: ToolChanges
     """
     async with open_engine() as engine, open_relay(engine, scenario.script()) as relay:
         route = ROUTES[wire]
-        route = structs.replace(
-            route, endpoint=structs.replace(route.endpoint, base_url=relay.url)
-        )
+        route = structs.replace(route, endpoint=structs.replace(route.endpoint, base_url=relay.url))
         run = await run_scenario(scenario, route, tool_changes=tool_changes)
         return structs.replace(run, engine=engine.version)

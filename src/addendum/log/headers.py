@@ -1,4 +1,4 @@
-"""What a step logs before its request: the prompt, the header, what changed in the tools.
+"""Rules of headers and prompts: what a step logs before its request.
 
 These are the rules for request series and prompts; they read the log and write events, and know
 nothing of wires.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from addendum.log.events import DeveloperMessage, Event, RequestHeader, RequestSent, SystemMessage
 from addendum.log.session_log import SessionLog
-from addendum.log.values import Header, ToolAddition, ToolRemoval
+from addendum.log.values import Header, ToolAddition, ToolRemoval, ToolSchema
 
 
 def moved_since_request(log: SessionLog) -> bool:
@@ -24,11 +24,13 @@ def same_header(one: Header, other: Header) -> bool:
     return (
         one.config == other.config
         and one.adapter_defaults == other.adapter_defaults
-        and len(one.tools) == len(other.tools)
-        and all(
-            a is b or a.identity() == b.identity()
-            for a, b in zip(one.tools, other.tools, strict=True)
-        )
+        and (one.tools is other.tools or _same_tools(one.tools, other.tools))
+    )
+
+
+def _same_tools(one: tuple[ToolSchema, ...], other: tuple[ToolSchema, ...]) -> bool:
+    return len(one) == len(other) and all(
+        a is b or a.identity() == b.identity() for a, b in zip(one, other, strict=True)
     )
 
 

@@ -1,0 +1,204 @@
+"""What a switch of tools costs on the session's route, and what a new tool list would have cost.
+
+Sizes are those that the provider reported for the last request on the route. Rebinding puts a new
+tool list in front of everything: what that request left in the cache would be read again, unless
+an earlier request with that very list is still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from msgspec import Struct
+
+from addendum.agent.preview import preview
+from addendum.agent.session import Session
+from addendum.cache.cost import again as price_again
+from addendum.cli.chat_view import money
+from addendum.cli.terminal import number
+from addendum.log.events import AssistantMessage, RequestHeader
+from addendum.log.values import ToolSchema, Usage
+from addendum.routes import CacheRules, Route
+
+_LIFETIMES = {"5m": 300, "1h": 3600}
+
+
+class SwitchCost(Struct, frozen=True):
+    """What a switch costs at the next request, in tokens that are read again and in money.
+
+    Attributes:
+        prompt: Tokens of the last request on the route; None if it did not say, 0 without one.
+        held: Tokens of it that the cache holds now; None if that is not known.
+        again: Tokens of these that are read again.
+        estimated: Whether `held` or `again` is an estimate.
+        rebinding: Tokens that would be read again with a new tool list.
+        cost: US dollars for `again`; None if the price is not known.
+        rebinding_cost: US dollars for `rebinding`.
+        reasons: Breaks that will be declared.
+        note: Why nothing is held, where that is so.
+    """
+
+    prompt: int | None
+    held: int | None
+    again: int | None
+    estimated: bool
+    rebinding: int | None
+    cost: Decimal | None
+    rebinding_cost: Decimal | None
+    reasons: tuple[str, ...] = ()
+    note: str = ""
+
+
+class _Answered(Struct, frozen=True):
+    """A request that was answered: seconds since the epoch, the tools that were active, usage."""
+
+    at: float
+    tools: tuple[ToolSchema, ...]
+    usage: Usage
+
+
+def switch_cost(session: Session) -> SwitchCost:
+    """Return what the switches since the last request cost at the next one.
+
+    Args:
+        session: An open session in which no turn runs; what has settled is taken as active.
+    """
+    route, now = session.route, session.agent.clock()
+    answered = _answered(session)
+    if not answered:
+        nothing = Decimal(0)
+        return SwitchCost(0, 0, 0, False, 0, nothing, nothing, (), "nothing was sent here yet")
+    last = answered[-1]
+    held, estimated, note = _held(session, last, now)
+    found = preview(session)
+    breaks = () if found is None else found.breaks
+    behind = 0.0 if found is None else found.behind
+    again = None if held is None else round(held * behind)
+    rebinding = None if held is None else _rebinding(session, answered, held, now)
+    prompt = last.usage.prompt
+
+    def dollars(tokens: int | None) -> Decimal | None:
+        if tokens is None:
+            return None
+        return Decimal(0) if tokens == 0 else price_again(route, tokens, prompt or 0, now)
+
+    return SwitchCost(
+        prompt,
+        held,
+        again,
+        estimated or 0 < behind < 1,
+        rebinding,
+        dollars(again),
+        dollars(rebinding),
+        tuple(dict.fromkeys(each.reason for each in breaks)),
+        note,
+    )
+
+
+def told(cost: SwitchCost) -> str:
+    """Return the cost in a sentence, such as `0 of 41,200 tokens read again; rebinding would have
+    cost $0.13 (41,200 tokens)`.
+    """
+    if cost.held is None or cost.again is None or cost.rebinding is None:
+        ours = "no token" if not cost.reasons else "the prompt"
+        return f"{ours} is read again{_why(cost)}; what rebinding would have cost is unknown"
+    about = "about " if cost.estimated and cost.held else ""
+    whole = cost.held or cost.prompt or 0
+    parts = [f"{about if cost.again else ''}{number(cost.again)} of "]
+    parts.append(f"{'' if cost.again else about}{number(whole)} tokens read again")
+    if cost.again:
+        parts.append(f" for {_dollars(cost.cost)}")
+    parts.append(f"{_why(cost)}; rebinding would have cost {_dollars(cost.rebinding_cost)}")
+    if cost.rebinding:
+        parts.append(f" ({about}{number(cost.rebinding)} tokens)")
+    elif cost.note:
+        parts.append(f" ({cost.note})")
+    elif cost.again == 0:
+        parts.append(" (the tools are those of a request that is still cached)")
+    return "".join(parts)
+
+
+def _why(cost: SwitchCost) -> str:
+    return f" ({', '.join(cost.reasons)})" if cost.reasons and cost.again != 0 else ""
+
+
+def _dollars(amount: Decimal | None) -> str:
+    return "an unknown sum" if amount is None else money(amount)
+
+
+def _answered(session: Session) -> list[_Answered]:
+    """Return the answered requests of the session on its route, oldest first."""
+    found: list[_Answered] = []
+    tools: tuple[ToolSchema, ...] = ()
+    for event in session.log.events:
+        data = event.data
+        if isinstance(data, RequestHeader):
+            tools = data.header.tools
+        elif isinstance(data, AssistantMessage) and data.route == session.route.name:
+            found.append(_Answered(event.time / 1000, tools, data.usage))
+    return found
+
+
+def _lifetime(session: Session) -> float:
+    return _LIFETIMES.get(
+        session.current_context().ttl or "", session.route.cache.default_lifetime_s
+    )
+
+
+def _held(session: Session, last: _Answered, now: float) -> tuple[int | None, bool, str]:
+    """Return the tokens that the last request left in the cache, whether that is an estimate, and
+    why there are none.
+    """
+    rules = session.route.cache
+    tokens, estimated = left_in_cache(last.usage, rules)
+    if tokens == 0:
+        return 0, False, f"too short: cached from {number(rules.minimum)} tokens on"
+    lifetime = _lifetime(session)
+    if tokens is not None and lifetime and now - last.at > lifetime:
+        return 0, False, "the cache has expired"
+    return tokens, estimated, ""
+
+
+def left_in_cache(usage: Usage, rules: CacheRules) -> tuple[int | None, bool]:
+    """Return the tokens that a request left in the cache, and whether that is an estimate.
+
+    Args:
+        usage: What the provider reported of it.
+        rules: How its route caches.
+
+    Returns:
+        The tokens, or None if they are not known.
+    """
+    prompt, read, written = usage.prompt, usage.cache_read, usage.cache_write
+    if prompt is None:
+        return None, False
+    match rules.kind:
+        case "marks" | "boundaries":
+            # Both are billed, so they are the stored part to the token.
+            if read is not None and written is not None:
+                return read + written, False
+            return (prompt if prompt >= rules.minimum else 0), True
+        case "steps":
+            return (prompt // rules.step * rules.step if prompt >= rules.minimum else 0), True
+        case "units":
+            return (prompt if prompt >= rules.minimum else 0), False
+        case "none":
+            # Whoever reports reads has a cache; how it works is not known.
+            return (None if read is None else prompt), True
+
+
+def _rebinding(session: Session, answered: Sequence[_Answered], held: int, now: float) -> int:
+    """Return the tokens that are read again where the tool list is written anew."""
+    active = [tool.identity() for tool in session.registry.snapshot().active]
+    lifetime = _lifetime(session)
+    for each in reversed(answered):
+        if lifetime and now - each.at > lifetime:
+            break
+        if [tool.identity() for tool in each.tools] == active:
+            then, _ = left_in_cache(each.usage, session.route.cache)
+            return max(0, held - (then or 0))
+    return held
+
+
+__all__ = ["Route", "SwitchCost", "left_in_cache", "switch_cost", "told"]

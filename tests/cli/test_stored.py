@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.cli.commands import call, complaint, told
+
+from addendum.stores import open_store
+
+CLAUDE = "anthropic:claude-opus-5-5"
+TEXT = """
+name: kept
+instructions: {text: Be brief., tokens: 600}
+tools:
+  - {name: look, parameters: {properties: {q: {type: string}}}, result: "seen \\e[31mred"}
+  - {name: barred, disabled: true}
+servers:
+  files: {instructions: Paths are relative., tools: [{name: read, result: text}, {name: write}]}
+steps:
+  - user: One.
+    model: [{thinking: hm, calls: [{tool: look, arguments: {q: a}}]}, {text: First.}]
+  - enable: files
+  - user: Two.
+    model: [{calls: [{tool: read}, {tool: read}]}, {text: Second.}]
+  - redefine: {name: files__write, description: Writes.}
+  - disable: files
+  - set: {turn_instructions: Now.}
+  - user: Three.
+    model: [{calls: [{tool: barred}]}, {text: Third.}]
+  - compact: {summary: They counted.}
+  - user: Four.
+    model: [{text: Fourth.}]
+  - rewind: {turns: 1}
+  - fork: true
+  - user: Five.
+    model: [{text: Fifth.}]
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("kept")
+    (folder / "kept.yaml").write_text(TEXT, "utf-8")
+    url = f"sqlite:///{folder / 'kept.db'}"
+    found = told("run", str(folder / "kept.yaml"), "--route", CLAUDE, "--store", url)
+    assert found["holds"]
+    return url
+
+
+# -- sessions -----------------------------------------------------------------------------------
+
+
+def test_the_sessions_of_a_store_are_listed(store: str) -> None:
+    rows = told("sessions", "--store", store)["sessions"]
+    child, parent = sorted(rows, key=lambda row: -len(row["id"]))
+    assert child["id"] == f"{parent['id']}-fork"
+    assert (child["parent"], parent["parent"]) == (parent["id"], None)
+    assert child["events"] > parent["events"]
+    lines = call("sessions", "--store", store).stdout.splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert lines[0].startswith("session") and len(lines) == 3
+    assert told("sessions", env={"ADDENDUM_STORE": store})["sessions"] == rows
+
+
+def test_looking_for_sessions_makes_no_store(tmp_path: Path) -> None:
+    place = tmp_path / "none.db"
+    assert "there is no store at" in complaint("sessions", "--store", f"sqlite:///{place}")
+    assert "there is no store at" in complaint("show", "x", "--store", f"sqlite:///{place}")
+    assert not place.exists()
+    assert "names no file" in complaint("sessions", "--store", "sqlite:///")
+
+
+def test_a_store_without_sessions_says_so(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'empty.db'}"
+
+    async def make() -> None:
+        await (await open_store(url)).aclose()
+
+    anyio.run(make)
+    assert call("sessions", "--store", url).stdout == "no sessions yet\n"
+    assert "no session begins with 'x'" in complaint("show", "x", "--store", url)
+
+
+# -- show ---------------------------------------------------------------------------------------
+
+
+def test_a_session_is_told_in_lines_with_figures_and_changes_in_their_place(store: str) -> None:
+    (child,) = [
+        row["id"] for row in told("sessions", "--store", store)["sessions"] if row["parent"]
+    ]
+    shown = call("show", child, "--store", store).stdout
+    lines = shown.splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert "\x1b" not in shown
+    assert lines[0] == f"session {child}: 5 turns"
+    turns = {line: at for at, line in enumerate(lines) if line.startswith("turn ")}
+    kinds = [line[8:16].strip() for line in lines if not line.startswith(("turn ", "session "))]
+    for kind in ("prompt", "refuse", "you", "head", "route", "request", "call", "result", "model"):
+        assert kind in kinds[: turns["turn 2"]]
+
+    def said(kind: str) -> list[tuple[int, str]]:
+        return [(at, line[18:]) for at, line in enumerate(lines) if line[8:16].strip() == kind]
+
+    (on, off) = said("switch")
+    assert on[1] == "server files on, by user" and turns["turn 1"] < on[0] < turns["turn 2"]
+    assert off[1] == "server files off, by user"
+    added, removed = said("tools")
+    assert added[1] == "+2: files__read, files__write"
+    assert turns["turn 2"] < added[0] < turns["turn 3"]
+    assert removed[1] == "-2: files__read, files__write"
+    assert said("head")[0][1].startswith("+2: look, barred")
+    assert said("tail")[0][1] == "Now."
+    assert said("summary")[0][1] == "They counted."
+    assert said("rewind")[0][1] == "to before turn 4"
+    assert said("fork")[0][1].startswith("of kept-")
+    assert [text for _, text in said("break")][:1] == ["compaction, at messages"]
+    assert said("server")[0][1] == "files says: Paths are relative."
+    assert any("barred failed (E5)" in text for _, text in said("result"))
+    first = said("request")[0][1]
+    assert first.startswith("1: prompt ") and ", read 0, written " in first
+
+
+def test_a_session_as_json_has_its_events_and_requests(store: str) -> None:
+    (parent,) = [
+        row["id"] for row in told("sessions", "--store", store)["sessions"] if not row["parent"]
+    ]
+    shown = told("show", parent, "--store", store)
+    assert [event["seq"] for event in shown["events"]] == list(range(len(shown["events"])))
+    assert shown["events"][0]["data"]["type"] == "session/start"
+    assert [request["n"] for request in shown["requests"]] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [request["purpose"] for request in shown["requests"]][-2:] == ["compaction", "turn"]
+    assert all(request["answered"] for request in shown["requests"])
+    assert shown["requests"][1]["cache_read"] == shown["requests"][0]["prompt_tokens"]
+    assert [each["reason"] for each in shown["requests"][-1]["breaks"]] == ["compaction"]
+
+
+def test_an_id_may_be_shortened_as_long_as_it_fits_one(store: str) -> None:
+    ids = [row["id"] for row in told("sessions", "--store", store)["sessions"]]
+    parent, child = sorted(ids, key=len)
+    assert told("show", child[:-1], "--store", store)["session"] == child
+    # The whole id counts, although another one begins with it.
+    assert told("show", parent, "--store", store)["session"] == parent
+    message = complaint("show", "kept", "--store", store)
+    assert "begins 2 sessions" in message and child in message
+    assert "no session begins with 'x'" in complaint("tools", "x", "--store", store)
+
+
+def test_reading_needs_no_lease(store: str) -> None:
+    (parent,) = [
+        row["id"] for row in told("sessions", "--store", store)["sessions"] if not row["parent"]
+    ]
+
+    async def hold() -> None:
+        kept = await open_store(store)
+        try:
+            lease = await kept.acquire(parent)
+            await anyio.to_thread.run_sync(lambda: call("show", parent, "--store", store))
+            await anyio.to_thread.run_sync(lambda: call("tools", parent, "--store", store))
+            await kept.release(lease)
+        finally:
+            await kept.aclose()
+
+    anyio.run(hold)
+
+
+# -- tools --------------------------------------------------------------------------------------
+
+
+def test_d8_the_tools_of_every_moment_are_told(store: str) -> None:
+    (parent,) = [
+        row["id"] for row in told("sessions", "--store", store)["sessions"] if not row["parent"]
+    ]
+    events = told("show", parent, "--store", store)["events"]
+
+    def at(seq: int) -> dict[str, tuple[str, int, int]]:
+        found = told("tools", parent, "--at", str(seq), "--store", store)
+        assert found["at"] == seq
+        return {
+            tool["name"]: (tool["state"], tool["since_turn"], tool["calls"])
+            for tool in found["tools"]
+        }
+
+    headers = [e["seq"] for e in events if e["data"]["type"] == "request/header"]
+    results = [e["seq"] for e in events if e["data"]["type"] == "tool/result"]
+    assert at(0) == {}
+    assert at(headers[0]) == {"look": ("active", 1, 0), "barred": ("disabled", 1, 0)}
+    assert at(headers[1])["files__read"] == ("deferred", 2, 0)
+    assert at(results[2])["files__read"] == ("deferred", 2, 2)
+    last = told("tools", parent, "--store", store)
+    assert last["at"] == len(events) - 1
+    now = {tool["name"]: tool for tool in last["tools"]}
+    assert {name: tool["state"] for name, tool in now.items()} == {
+        "look": "active",
+        "barred": "disabled",
+        "files__read": "removed",
+        "files__write": "removed",
+    }
+    assert now["files__read"]["since_seq"] == headers[2]
+    assert [tool["server"] for tool in last["tools"]] == [None, None, "files", "files"]
+    # A call of a disabled tool never starts.
+    assert now["barred"]["calls"] == 0
+    lines = call("tools", parent, "--store", store).stdout.splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert lines[0].split() == ["tool", "state", "server", "since", "(event)", "calls"]
+    assert "the log ends at event" in complaint("tools", parent, "--at", "99999", "--store", store)
+
+
+SERVERS = """{"mcpServers": {"changing": {"command": "%s",
+  "args": ["-m", "addendum.lab.mcp_servers", "--changing"]}}}"""
+
+
+def test_d11_pins_are_taken_from_the_servers_as_they_are(tmp_path: Path) -> None:
+    import sys
+
+    from addendum.tools.catalogue import KIND, read_catalogue
+    from addendum.tools.mcp_file import read_mcp_file
+
+    servers = tmp_path / "servers.json"
+    servers.write_text(SERVERS % sys.executable, "utf-8")
+    catalogue = tmp_path / "catalogue.json"
+    found = told("tools", "pin", str(catalogue), "--mcp", str(servers))
+    assert found == {"file": str(catalogue), "pinned": [{"server": "changing", "tools": 2}]}
+    assert [tool.name for tool in read_catalogue(catalogue)["changing"].tools] == ["grow", "shrink"]
+    url = f"sqlite:///{tmp_path / 'pins.db'}"
+    shown = call("tools", "pin", "--mcp", str(servers), "--store", url).stdout
+    assert shown == "changing: 2 tools\npinned for new sessions\n"
+
+    async def pinned() -> bytes | None:
+        store = await open_store(url)
+        try:
+            return await store.get(KIND, read_mcp_file(servers)[0].key())
+        finally:
+            await store.aclose()
+
+    assert b"grow" in (anyio.run(pinned) or b"")
+
+
+def test_a_server_that_cannot_be_pinned_is_one_line(tmp_path: Path) -> None:
+    assert "cannot read" in complaint("tools", "pin", "--mcp", str(tmp_path / "none.json"))
+    servers = tmp_path / "servers.json"
+    servers.write_text('{"mcpServers": {"gone": {"command": "/no/such/program"}}}', "utf-8")
+    assert "server gone cannot be pinned" in complaint("tools", "pin", "--mcp", str(servers))
