@@ -21,7 +21,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-LONGEST = 60
+HISTORIES = "150"
+"""Random histories that a mutation has to survive, over all kinds of routes."""
+
+LONGEST = 90
 """Seconds that the tests of one mutation may take: a fault may make them wait for ever."""
 
 
@@ -36,6 +39,7 @@ class Mutation:
         new: What stands there instead.
         tests: Test files under `tests/cases`, without `test_` and `_cases.py`.
         only: Expression that selects tests, as for `pytest -k`; all if empty.
+        histories: Whether the random histories run instead, a few on each kind of route.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Mutation:
     new: str
     tests: tuple[str, ...]
     only: str = ""
+    histories: bool = False
 
     def apply(self, source: str) -> str:
         """Return the faulty text of the file.
@@ -172,6 +177,35 @@ MUTATIONS = (
         ("header",),
         "case_17",
     ),
+    Mutation(
+        "marks: no lagging mark",
+        "prompt/marks.py",
+        "lag = None if stored is None else blocks.last_markable(stored + 1)",
+        "lag = None",
+        (),
+        "by-value or by-reference",
+        histories=True,
+    ),
+    Mutation(
+        "place: an update in front of the user message",
+        "prompt/projector.py",
+        "said.extend(native)",
+        "said[:0] = native",
+        (),
+        "by-value",
+        histories=True,
+    ),
+    Mutation(
+        "replay: answers are written anew",
+        "prompt/projector.py",
+        """            data.native
+            and data.wire == context.wire""",
+        """            not data.native
+            and data.wire == context.wire""",
+        (),
+        "by-value or chat",
+        histories=True,
+    ),
 )
 
 
@@ -193,12 +227,19 @@ def run(chosen: Sequence[Mutation], folder: Path, *, faulty: bool) -> tuple[int,
     files = sorted({f"tests/cases/test_{name}_cases.py" for each in chosen for name in each.tests})
     # `test` is in every name: where one of them wants a whole file, all is run but the long one.
     only = " or ".join(f"({each.only or 'test and not case_96'})" for each in chosen)
+    if any(each.histories for each in chosen):
+        files.append("tests/property/test_histories.py")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
     try:
         done = subprocess.run(
             [*command, "-k", only, *files],
             cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
+            env=os.environ
+            | {
+                "PYTHONPATH": str(folder / "src"),
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "ADDENDUM_HISTORIES": HISTORIES,
+            },
             capture_output=True,
             text=True,
             check=False,

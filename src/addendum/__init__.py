@@ -1,12 +1,51 @@
-"""Change an agent's tools in the middle of a conversation, and keep the prompt cache."""
+"""Change an agent's tools in the middle of a conversation, and keep the prompt cache.
 
-from addendum.agent.agent import Agent, Limits, Settings, ToolDispatch
-from addendum.agent.session import Session
-from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME, resolve_dispatched_tool_call
-from addendum.tools.functions import ToolContext, tool
-from addendum.tools.history import ToolHistory, project_tool_updates
-from addendum.tools.mcp import ServerSpec
+The names below are imported when they are first used: `addendum --help` needs none of them, and
+the agent with its HTTP client takes longer to import than the rest of the program.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from addendum.version import __version__
+
+if TYPE_CHECKING:
+    from addendum.agent.agent import Agent, Limits, Settings, ToolDispatch
+    from addendum.agent.session import Session
+    from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME, resolve_dispatched_tool_call
+    from addendum.tools.functions import ToolContext, tool
+    from addendum.tools.history import ToolHistory, project_tool_updates
+    from addendum.tools.mcp import ServerSpec
+
+_HOMES = {
+    "TOOL_DISPATCHER_NAME": "addendum.tools.dispatcher",
+    "Agent": "addendum.agent.agent",
+    "Limits": "addendum.agent.agent",
+    "ServerSpec": "addendum.tools.mcp",
+    "Session": "addendum.agent.session",
+    "Settings": "addendum.agent.agent",
+    "ToolContext": "addendum.tools.functions",
+    "ToolDispatch": "addendum.agent.agent",
+    "ToolHistory": "addendum.tools.history",
+    "project_tool_updates": "addendum.tools.history",
+    "resolve_dispatched_tool_call": "addendum.tools.dispatcher",
+    "tool": "addendum.tools.functions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'addendum' has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(home), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
+
 
 __all__ = [
     "TOOL_DISPATCHER_NAME",

@@ -75,6 +75,8 @@ def digest(data: bytes | str) -> str:
 
 def clean(text: str) -> str:
     """Return `text` with every lone surrogate replaced by U+FFFD."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -10,6 +10,8 @@ import click
 import pytest
 from tests.cli.commands import call, complaint
 
+import addendum
+from addendum.agent.agent import Agent
 from addendum.cli import main as program
 from addendum.cli import terminal
 from addendum.errors import ConfigurationError, ProviderError
@@ -43,11 +45,21 @@ def test_help_imports_nothing_heavy() -> None:
         "sys.argv = ['addendum', '--help']\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy = {'mcp', 'starlette', 'uvicorn', 'yaml', 'rich', 'addendum.lab'}\n"
+        "heavy = {'mcp', 'starlette', 'uvicorn', 'yaml', 'rich'}\n"
+        "heavy |= {'addendum.lab', 'addendum.agent'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
+
+
+def test_every_public_name_is_found_where_it_lives() -> None:
+    for name in addendum.__all__:
+        assert getattr(addendum, name) is not None
+        assert name in dir(addendum)
+    assert addendum.Agent is Agent
+    with pytest.raises(AttributeError, match="'addendum' has no attribute 'Nothing'"):
+        _ = addendum.Nothing  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

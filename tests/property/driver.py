@@ -60,6 +60,8 @@ class Played:
     lab: Lab
 
 
+WIDE = tuple(f"tool{number:02}" for number in range(20))
+FILES = {"files__read", "files__list", *(f"files__{name}" for name in WIDE)}
 NAMES = ("alpha", "beta", "gamma", "delta")
 
 
@@ -96,6 +98,8 @@ class Driver:
             [
                 CannedTool("read", "Read a file. " * 5, schema(0), "contents " * 20),
                 CannedTool("list", "List files. " * 5, schema(0), "a b c " * 20),
+                # So many that one switch is wider than a provider looks back.
+                *(CannedTool(name, "More.", schema(0), "ok") for name in WIDE),
             ],
             instructions="Paths are relative.",
         )
@@ -284,7 +288,7 @@ class Driver:
 
     def offered(self) -> set[str]:
         names = self.own | self.active
-        return names | ({"files__read", "files__list"} if self.server_on else set())
+        return names | (FILES if self.server_on else set())
 
     def _calls(self, what: str) -> tuple[ScriptCall, ...]:
         offered = sorted(self.offered() - {"tool_search"})

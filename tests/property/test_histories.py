@@ -14,7 +14,7 @@ from tests.property.judging import judged
 from tests.property.reference import allowed, blocks, callable_names, extends
 
 from addendum.agent.requests import Sent
-from addendum.log.events import Event, RequestContext, RequestSent
+from addendum.log.events import AssistantMessage, Event, RequestContext, RequestSent
 from addendum.log.session_log import SessionLog
 from addendum.prompt.breaks import reasoning_floor
 from addendum.prompt.projector import project
@@ -34,7 +34,8 @@ HOMES = [
     Home("dispatch", "anthropic:claude-opus-5-5", "anthropic:claude-opus-4-8", "dispatch"),
 ]
 
-EXAMPLES = int(os.environ.get("ADDENDUM_EXAMPLES", "500"))
+# ADDENDUM_EXAMPLES asks for that many other histories; ADDENDUM_HISTORIES for fewer of the same.
+EXAMPLES = int(os.environ.get("ADDENDUM_EXAMPLES") or os.environ.get("ADDENDUM_HISTORIES") or "500")
 PER_HOME = -(-EXAMPLES // len(HOMES))
 
 name = st.sampled_from(NAMES)
@@ -127,6 +128,7 @@ def test_every_history_keeps_the_prefix_or_says_why(home: Home) -> None:
         counts.update(played.stats)
         counts["requests"] += len(played.sent)
         counts["breaks"] += sum(bool(sent.breaks) for sent in played.sent)
+        check_accepted(played)
         check_prefix(played)
         check_callable(played)
         check_replay(played)
@@ -179,6 +181,16 @@ def _first(before: list[tuple[str, str]], after: list[tuple[str, str]]) -> str:
     return ""
 
 
+def check_accepted(played: Played) -> None:
+    """V12: the strict lab refuses nothing; what failed was asked to."""
+    refused = [
+        (capture.n, capture.refusal)
+        for capture in played.lab.captures
+        if capture.status not in (200, 500)
+    ]
+    assert not refused, refused
+
+
 def check_callable(played: Played) -> None:
     for sent in played.sent:
         if sent.purpose == "turn":
@@ -198,7 +210,27 @@ def check_replay(played: Played) -> None:
         if isinstance(data, RequestSent) and data.purpose == "turn":
             again = body_again(log, sent[data.number], played.events, data)
             assert again == sent[data.number].body, f"request {data.number} replays otherwise"
+            check_raw(log, sent[data.number])
         log._admit(event)  # pyright: ignore[reportPrivateUsage]
+
+
+def check_raw(log: SessionLog, sent: Sent) -> None:
+    """C5: what a route made goes back as it came; reasoning too, unless a break ended it."""
+    context = sent.context
+    bound = context.reasoning_bound
+    floor = reasoning_floor(log.events, context.route) if bound else -1
+    fleeting = bound and context.tail == "moved"
+    for node in log.surface.nodes:
+        data = node.data
+        if not isinstance(data, AssistantMessage):
+            continue
+        if (data.route, data.form, data.wire) != (context.route, context.form, context.wire):
+            continue
+        for raw in map(bytes, data.native):
+            reasoning = raw.startswith((b'{"type":"thinking"', b'{"type":"redacted'))
+            if not (reasoning and (fleeting or node.seq < floor)):
+                # A mark may stand in front of the closing brace.
+                assert raw[:-1] in sent.body, (sent.number, raw)
 
 
 def body_again(

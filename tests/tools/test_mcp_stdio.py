@@ -359,7 +359,10 @@ async def test_a_child_that_ignores_everything_is_killed(tmp_path: Path) -> None
         assert (await connection.ready(0)).status in ("idle", "starting")
         pid = int(await anyio.Path(pipe).read_text())
         assert not gone(pid)
-    assert gone(pid)
+    # The kernel may take its time on a busy machine.
+    with anyio.fail_after(10):
+        while not gone(pid):
+            await anyio.sleep(0.01)
 
 
 async def test_processes_are_gone_when_the_pool_is_closed(classic: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from addendum.agent.requests import Requests
+from addendum.encoding import clean
 from addendum.log.events import (
     CacheBreak,
     RequestContext,
@@ -87,17 +88,15 @@ def _write_step(session: Session, log: SessionLog) -> RequestContext:
     series = session.explicit_series or moved_since_request(log)
     rewritten = log_prompt(
         log,
-        session.instructions,
-        session.conversation_instructions,
+        clean(session.instructions),
+        clean(session.conversation_instructions),
         appendable=context.prompt_update,
         new_series=series
         or session.new_head
         or (context.projection == "rebind" and names_changed(log, header)),
     )
     log.append(UserMessage(turn, _MESSAGE, session.turn_instructions))
-    log_header(
-        log, header, first=session.fresh, series=series or rewritten, head=session.new_head
-    )
+    log_header(log, header, first=session.fresh, series=series or rewritten, head=session.new_head)
     return context
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 import anyio
+import msgspec
 
 from addendum import encoding
 from addendum.agent.exchange import ask
@@ -45,10 +46,12 @@ from addendum.tools.dispatcher import (
     rewrite_direct_call,
 )
 from addendum.tools.functions import ToolContext
+from addendum.tools.names import legal_name
 from addendum.tools.registry import Entry, Outcome, Snapshot
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
 from addendum.wire.answer import Answer, Parser
 from addendum.wire.apis import wire
+from addendum.wire.reading import legal_object
 from addendum.wire.refusal import one_line
 
 if TYPE_CHECKING:
@@ -194,10 +197,12 @@ class Turn:
 
     def _log_instructions(self, turn: int, step: int, snapshot: Snapshot) -> None:
         """Log what a server says about itself when its tools are first offered."""
+        if not snapshot.instructions:
+            return
         log = self._session.log
         told = {
             (node.data.server, node.data.text)
-            for node in log.surface.notes
+            for node in log.surface.notes[ServerInstructions]
             if isinstance(node.data, ServerInstructions)
         }
         for server, text in snapshot.instructions.items():
@@ -248,7 +253,13 @@ class Turn:
         planned: list[Planned] = []
         calls: list[Call] = []
         envelopes: dict[str, str] = {}
-        for call in answer.calls:
+        native = answer.native
+        for given in answer.calls:
+            call = msgspec.structs.replace(given, name=legal_name(given.name))
+            if call.name != given.name:
+                # No provider takes such a name back, and the history would be refused for good.
+                arguments = bytes(legal_object(call.arguments) or b"{}").decode()
+                native = wire(context.wire).rewrite(native, {call.id: arguments}, call.name)
             found = resolve_call(
                 call,
                 registry=registry,
@@ -260,10 +271,10 @@ class Turn:
                 dispatch=dispatch,
             )
             if isinstance(found, Refused):
-                planned.append(
-                    Planned(found.call, refused=Outcome(found.message, True, found.code))
-                )
-                calls.append(found.call)
+                # The name of a target may be anything too, and another route sends it as a name.
+                target = msgspec.structs.replace(found.call, name=legal_name(found.call.name))
+                planned.append(Planned(target, refused=Outcome(found.message, True, found.code)))
+                calls.append(target)
             else:
                 entry = snapshot.entries.get(found.call.name) or _search_entry(session)
                 planned.append(Planned(found.call, entry))
@@ -271,7 +282,6 @@ class Turn:
             real = calls[-1]
             if dispatch and real.origin == "direct" and real.name not in bound:
                 envelopes[call.id] = rewrite_direct_call(real)
-        native = answer.native
         if envelopes:
             native = wire(context.wire).rewrite(native, envelopes, TOOL_DISPATCHER_NAME)
         return planned, AssistantMessage(
@@ -283,7 +293,7 @@ class Turn:
             answer.text,
             tuple(calls),
             native,
-            answer.native if envelopes else (),
+            () if native is answer.native else answer.native,
             answer.reasoning,
             answer.stop,
             answer.usage,

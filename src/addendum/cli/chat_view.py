@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
 import unicodedata
 from collections.abc import Sequence
 from decimal import Decimal
@@ -43,7 +42,8 @@ _LINE = 1000
 
 def shade(text: str, **how: Any) -> str:
     """Return text with terminal codes where they are welcome."""
-    return text if os.environ.get("TERM") == "dumb" else style(text, **how)
+    # Without a style there would still be the code that ends one.
+    return style(text, **how) if how and os.environ.get("TERM") != "dumb" else text
 
 
 def columns() -> int | None:
@@ -66,22 +66,21 @@ def say(text: str = "", *, error: bool = False, **how: Any) -> None:
 
 
 def wrapped(text: str, wide: int) -> list[str]:
-    """Return one line as lines of at most `wide` columns; what follows is set in like its start."""
-    indent = " " * (len(text) - len(text.lstrip(" ")))
-    found = textwrap.wrap(
-        text,
-        wide,
-        subsequent_indent=indent[: wide // 2],
-        break_on_hyphens=False,
-        replace_whitespace=False,
-    )
-    return found or [""]
+    """Return one line as lines of at most `wide` columns, broken between words."""
+    flow = Flow(wide)
+    return (flow.feed(text) + flow.end()).rstrip("\n").split("\n")
 
 
 def one_line(text: str, before: str = "") -> str:
     """Return foreign text as one line that fits behind `before`."""
     wide = columns()
-    return before + line(text, _LINE if wide is None else max(10, wide - len(before)))
+    if wide is None:
+        return before + line(text, _LINE)
+    room = max(10, wide - len(before))
+    shown = line(text, room)
+    while sum(map(_cells, shown)) > room:
+        shown = shown[:-2] + "…"
+    return before + shown
 
 
 class Flow:
@@ -187,9 +186,9 @@ class TurnView:
             case ReasoningPiece(text=text):
                 self._stream(ReasoningPiece, text, "thinking: ", dim=True)
             case ToolStarted(name=name, arguments=arguments):
-                self._line(one_line(f"{name} {arguments}", "-> "))
+                self._line(one_line(f"{name} {arguments}", "→ "))
             case ToolFinished(name=name, text=text, is_error=failed):
-                self._line(one_line(f"{name}{' failed' if failed else ''}: {text}", "<- "))
+                self._line(one_line(f"{name}{' failed' if failed else ''}: {text}", "← "))
             case Notice(text=text):
                 self.close()
                 say(f"! {line(text, _LINE)}", fg="yellow")

@@ -68,7 +68,7 @@ def demo(scenario: str, routes: tuple[str, ...], values: tuple[str, ...], as_jso
         print_json({"runs": [each.json() for pair in runs for each in pair], **said})
     else:
         click.echo(_end(runs))
-    if not all(_holds(each) for pair in runs for each in pair):
+    if not all(each.holds for pair in runs for each in pair):
         raise click.exceptions.Exit(1)
 
 
@@ -108,13 +108,6 @@ def _measure(runs: list[tuple[Run, Run]], quiet: bool) -> str | None:
             click.echo(f"\n{line(f'No real engine: {error}', 79)}")
         return str(error)
     return None
-
-
-def _holds(run: Run) -> bool:
-    # Rebinding is there for comparison: what it loses is no fault.
-    if run.tool_changes == "rebind":
-        return not run.violations
-    return run.holds
 
 
 def _size(scenario: Scenario) -> str:
@@ -168,7 +161,7 @@ def _end(runs: list[tuple[Run, Run]]) -> str:
         for reason, lost in ours.broken().items():
             lines.append(line(f"{ours.route}: {number(lost)} tokens broken: {reason}", 79))
         lines += [line(f"{ours.route}: {note}", 79) for note in ours.notes()]
-    failed = [each for pair in runs for each in pair if not _holds(each)]
+    failed = [each for pair in runs for each in pair if not each.holds]
     for run in failed:
         lines += [f"{line(run.route, 40)} ({_told(run)})", *problems(run)]
     verdict = "Not all rules hold." if failed else "All rules hold."

@@ -23,6 +23,7 @@ COMMANDS = {
     "run": ("addendum.cli.run", "Run one scenario on one route."),
     "lab": ("addendum.cli.lab", "Serve the lab's providers on this machine."),
     "routes": ("addendum.cli.routes", "List what is known of routes, with its source."),
+    "chat": ("addendum.cli.chat", "Chat in the terminal; switch MCP servers on and off."),
     "sessions": ("addendum.cli.sessions", "List the sessions of a store."),
     "show": ("addendum.cli.show", "Show a session's log."),
     "tools": ("addendum.cli.tools", "Say which tools a session could call; pin server tools."),

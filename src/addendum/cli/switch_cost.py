@@ -19,7 +19,7 @@ from addendum.cli.chat_view import money
 from addendum.cli.terminal import number
 from addendum.log.events import AssistantMessage, RequestHeader
 from addendum.log.values import ToolSchema, Usage
-from addendum.routes import CacheRules, Route
+from addendum.routes import CacheRules
 
 _LIFETIMES = {"5m": 300, "1h": 3600}
 
@@ -97,8 +97,9 @@ def switch_cost(session: Session) -> SwitchCost:
 
 
 def told(cost: SwitchCost) -> str:
-    """Return the cost in a sentence, such as `0 of 41,200 tokens read again; rebinding would have
-    cost $0.13 (41,200 tokens)`.
+    """Return the cost in a sentence.
+
+    Such as `0 of 41,200 tokens read again; rebinding would have cost $0.13 (41,200 tokens)`.
     """
     if cost.held is None or cost.again is None or cost.rebinding is None:
         ours = "no token" if not cost.reasons else "the prompt"
@@ -147,9 +148,7 @@ def _lifetime(session: Session) -> float:
 
 
 def _held(session: Session, last: _Answered, now: float) -> tuple[int | None, bool, str]:
-    """Return the tokens that the last request left in the cache, whether that is an estimate, and
-    why there are none.
-    """
+    """Return what the last request left in the cache, if it is an estimate, and why nothing."""
     rules = session.route.cache
     tokens, estimated = left_in_cache(last.usage, rules)
     if tokens == 0:
@@ -199,6 +198,3 @@ def _rebinding(session: Session, answered: Sequence[_Answered], held: int, now: 
             then, _ = left_in_cache(each.usage, session.route.cache)
             return max(0, held - (then or 0))
     return held
-
-
-__all__ = ["Route", "SwitchCost", "left_in_cache", "switch_cost", "told"]

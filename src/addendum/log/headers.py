@@ -50,7 +50,7 @@ def log_prompt(
         Whether a prompt was rewritten in place, which starts a series.
     """
     wanted = SystemMessage(static, conversation)
-    live = [node for node in log.surface.notes if isinstance(node.data, SystemMessage)]
+    live = log.surface.notes[SystemMessage]
     current = next((node for node in reversed(live) if not _empty(node)), None)
     if (current.data if current else SystemMessage()) == wanted:
         return False

@@ -43,6 +43,9 @@ from addendum.log.surface import Surface
 from addendum.log.values import ToolAddition, ToolRemoval, ToolSchema
 
 
+_IN_STEP = (DeveloperMessage, AssistantMessage, ToolResult, ToolCall, ServerInstructions)
+
+
 def now_ms() -> int:
     """Return the time in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
@@ -158,10 +161,7 @@ class SessionLog:
 
     def _check(self, event: Event) -> None:
         data = event.data
-        if isinstance(
-            data,
-            DeveloperMessage | AssistantMessage | ToolResult | ToolCall | ServerInstructions,
-        ) and (data.turn, data.step) != (self.turn, self.step):
+        if isinstance(data, _IN_STEP) and (data.turn, data.step) != (self.turn, self.step):
             raise self._refuse(
                 event,
                 f"turn {data.turn} step {data.step} is not open "

@@ -6,7 +6,7 @@ is no delete: what cuts (a rewind) leaves a node that makes no message.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from addendum.errors import AppendRefused
 from addendum.log.events import (
@@ -21,20 +21,28 @@ from addendum.log.events import (
 _NOTES = (SystemMessage, DeveloperMessage, ServerInstructions)
 
 
+def _notes_of(nodes: Iterable[Event]) -> dict[type, list[Event]]:
+    notes: dict[type, list[Event]] = {kind: [] for kind in _NOTES}
+    for node in nodes:
+        if type(node.data) in notes:
+            notes[type(node.data)].append(node)
+    return notes
+
+
 class Surface:
     """The live nodes of one log.
 
     Attributes:
         nodes: Surface events in surface order.
         generation: How many replaces there were; it moves when bytes already sent may change.
-        notes: Those of the nodes that neither person, model nor tool made: prompts, tool updates,
-            server instructions. They are few, and asked for at every step.
+        notes: Those of the nodes that neither person, model nor tool made, by their type: prompts,
+            tool updates, server instructions. They are few, and asked for at every step.
     """
 
     def __init__(self) -> None:
         self.nodes: list[Event] = []
         self.generation = 0
-        self.notes: list[Event] = []
+        self.notes: Mapping[type, list[Event]] = _notes_of(())
         self._alive: set[int] = set()
 
     def alive(self, seq: int) -> bool:
@@ -100,11 +108,11 @@ class Surface:
             self._alive.difference_update(node.seq for node in self.nodes[first : last + 1])
             self.nodes[first : last + 1] = [event]
             self.generation += 1
-            self.notes = [node for node in self.nodes if isinstance(node.data, _NOTES)]
+            self.notes = _notes_of(self.nodes)
         else:
             self.nodes.append(event)
             if isinstance(event.data, _NOTES):
-                self.notes.append(event)
+                self.notes[type(event.data)].append(event)
         self._alive.add(event.seq)
 
 

@@ -122,6 +122,7 @@ class Prompt(Struct, frozen=True):
         marks: Cache marks.
         chain: Identity of the settled list.
         cache_key: Digest of head and static text, the same in every conversation.
+        changes: Whether a block tells a change natively.
     """
 
     context: RequestContext
@@ -135,6 +136,7 @@ class Prompt(Struct, frozen=True):
     marks: Marks
     chain: int
     cache_key: str
+    changes: bool = False
 
     @property
     def blocks(self) -> Sequence[Block]:

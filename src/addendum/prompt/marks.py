@@ -8,7 +8,6 @@ wide a change is, that prefix is found again.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 from addendum.log.values import ToolSchema
@@ -38,9 +37,12 @@ class Positions:
 
     def copy(self) -> Positions:
         """Return a copy to go on with."""
-        return copy.copy(self)
+        other = Positions()
+        other.take_human(self.human, self.human_seq, self.human_tail)
+        other._answered = self._answered
+        return other
 
-    def take_human(self, index: int, seq: int, tail: bool) -> None:
+    def take_human(self, index: int | None, seq: int, tail: bool) -> None:
         """Note a human message."""
         self.human, self.human_seq, self.human_tail = index, seq, tail
 

@@ -100,6 +100,7 @@ class Projector:
         self._settled_for = (-1, -1)
         self._key = ""
         self._key_for: tuple[object, str] | None = None
+        self._system: tuple[SystemMessage | None, tuple[Text, ...]] = (None, ())
         self._head = -1
         self._reset()
 
@@ -113,6 +114,7 @@ class Projector:
         self._last_assistant: int | None = None
         self._prompt: Event | None = None
         self._tail: str | None = None
+        self._changes = False
 
     # -- the request ------------------------------------------------------------------------
 
@@ -141,7 +143,9 @@ class Projector:
         # Only what is settled may be kept.
         self._waiting, self._tail = waiting, tail
         source = self._system_source(nodes)
-        system = _system_texts(source)
+        if source is not self._system[0]:
+            self._system = (source, _system_texts(source))
+        system = self._system[1]
         moved = self._moved_tail(nodes)
         if moved is not None and not self.context.caching:
             system, moved = (*system, msgspec.structs.replace(moved, role="system")), None
@@ -167,6 +171,7 @@ class Projector:
             marks,
             self._chain,
             self._cache_key(source),
+            self._changes or any(isinstance(block, Change) for block in opened),
         )
 
     @property
@@ -193,7 +198,7 @@ class Projector:
         ):
             self._ledger.read(log.events)
             updates = self._ledger.updates()
-            key = (self._ledger.head_seq, *updates)
+            key = (self._ledger.head_seq, updates)
             if self._told is not None and _identical(key, self._told_for):
                 return self._told
             if context.projection == "dispatch":
@@ -207,9 +212,7 @@ class Projector:
             key = (log.surface.generation, history, self._history.active)
             if self._told is not None and _identical(key, self._told_for):
                 return self._told
-            developer = [
-                node for node in log.surface.notes if isinstance(node.data, DeveloperMessage)
-            ]
+            developer = log.surface.notes[DeveloperMessage]
             told = by_history(context, developer, self._history.active, history)
         self._told, self._told_for = told, key
         return told
@@ -274,7 +277,9 @@ class Projector:
             if not isinstance(data, AssistantMessage):
                 self._join(group, node, told, settling=True)
                 continue
-            self._blocks.extend(self._say(group, len(self._blocks), self._positions))
+            said = self._say(group, len(self._blocks), self._positions)
+            self._changes = self._changes or any(isinstance(block, Change) for block in said)
+            self._blocks.extend(said)
             if data.route == self.context.route:
                 self._positions.answered(len(self._blocks))
             self._blocks.extend(self._assistant(node, data, told, floor))

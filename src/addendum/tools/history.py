@@ -60,6 +60,7 @@ class HistoryFold:
         self._active: tuple[ToolSchema, ...] = ()
         self._available: set[str] = set()
         self._snapshot = EMPTY
+        self._result = EMPTY
 
     def read(self, events: Sequence[Event]) -> ToolHistory:
         """Return the immutable snapshot after all of `events`.
@@ -67,18 +68,21 @@ class HistoryFold:
         Raises:
             LogError: An addition names a tool that its header does not define.
         """
+        taken = False
         for place in range(self.consumed, len(events)):
             event = events[place]
             data = event.data
             if isinstance(data, RequestHeader):
                 self._take_header(event.seq, data)
+                taken = True
             elif isinstance(data, DeveloperMessage):
                 self._take_message(event.seq, data)
+                taken = True
         self.consumed = len(events)
-        if not self._complete:
-            # A log from before updates were emitted, or a crash between header and message.
-            return ToolHistory(self._active)
-        return self._snapshot
+        if taken:
+            # Else a log from before updates were emitted, or a crash between header and message.
+            self._result = self._snapshot if self._complete else ToolHistory(self._active)
+        return self._result
 
     @property
     def active(self) -> tuple[ToolSchema, ...]:

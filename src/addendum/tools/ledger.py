@@ -8,6 +8,7 @@ what is active now, less what the surviving surface still tells, and the reverse
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -55,6 +56,8 @@ class Ledger:
         self.consumed = 0
         self._surface = Surface()
         self._updates: list[LedgerUpdate] = []
+        self._told: tuple[LedgerUpdate, ...] = ()
+        self._told_for = (0, 0)
         self._surfaced: set[str] = set()
 
     def read(self, events: Sequence[Event]) -> None:
@@ -68,12 +71,19 @@ class Ledger:
         self.consumed = len(events)
 
     def updates(self) -> tuple[LedgerUpdate, ...]:
-        """Return the updates that the surface still tells, in order."""
-        return tuple(
-            update
-            for update in self._updates
-            if update.anchor < 0 or self._surface.alive(update.anchor)
-        )
+        """Return the updates that the surface still tells, in order; kept while they stay."""
+        state = (len(self._updates), self._surface.generation)
+        if state != self._told_for:
+            told = tuple(
+                update
+                for update in self._updates
+                if update.anchor < 0 or self._surface.alive(update.anchor)
+            )
+            self._told_for = state
+            # Equal is not enough: who reads them goes by identity.
+            if len(told) != len(self._told) or any(map(operator.is_not, told, self._told)):
+                self._told = told
+        return self._told
 
     def surfaced(self, name: str) -> bool:
         """Say whether a name was ever told by an update."""
@@ -88,6 +98,7 @@ class Ledger:
         if self.head_seq is None or data.head:
             self.head, self.head_seq = data.header.tools, seq
             self._updates = []
+            self._told, self._told_for = (), (0, self._surface.generation)
             self._surfaced = set()
             return
         nodes = self._surface.nodes

@@ -38,20 +38,32 @@ def model_name(server: str, tool: str, taken: Collection[str]) -> str:
     name = _FOREIGN.sub("_", full)
     if name == full and "__" not in server and _GOOD.fullmatch(name) and name not in taken:
         return name
-    if not _GOOD.match(name):
-        name = f"_{name}"
     seed = full
     while True:
-        unique = f"{name[:_STEM]}_{digest(seed)[:8]}"
+        unique = f"{_began(name)[:_STEM]}_{digest(seed)[:8]}"
         if unique not in taken:
             return unique
         seed += "\n"
 
 
+def legal_name(name: str) -> str:
+    """Return a name that a model made up as one that every provider takes back in a history.
+
+    A good name stays; another becomes at most 55 characters of it, `_`, and 8 hex digits of its
+    digest, so that two bad ones stay apart.
+    """
+    if _GOOD.fullmatch(name):
+        return name
+    return f"{_began(_FOREIGN.sub('_', clean(name)))[:_STEM]}_{digest(clean(name))[:8]}"
+
+
+def _began(name: str) -> str:
+    return name if _GOOD.match(name) else f"_{name}"
+
+
 def model_prefix(server: str) -> str:
     """Return how the names begin under which a model sees a server's tools."""
-    prefix = _FOREIGN.sub("_", clean(f"{server}__"))
-    return (prefix if _GOOD.match(prefix) else f"_{prefix}")[:_STEM]
+    return _began(_FOREIGN.sub("_", clean(f"{server}__")))[:_STEM]
 
 
 def check_function_names(names: Iterable[str], reserved: Iterable[str] = ()) -> None:

@@ -36,7 +36,7 @@ class Renderer:
     """Renders the requests of one session; keeps encoded blocks of the current chain.
 
     Attributes:
-        encoded: Blocks encoded so far; for tests that count them.
+        encoded: Blocks, prompt texts and declarations encoded so far; for tests that count them.
     """
 
     def __init__(self) -> None:
@@ -46,6 +46,9 @@ class Renderer:
         self._last: Group | None = None
         self._open: dict[Key, bytes] = {}
         self._tools: tuple[tuple[ToolSchema, ...], list[bytes], int] | None = None
+        self._declared: dict[tuple[bool, bytes], bytes] = {}
+        self._system: tuple[tuple[Text, ...], list[bytes]] = ((), [])
+        self._tail: tuple[Text, bytes] | None = None
 
     def body(self, prompt: Prompt, config: Config, *, stream: bool = True) -> bytes:
         """Return the request body.
@@ -63,7 +66,7 @@ class Renderer:
         if not prompt.tools:
             parts = parts[:1]
         if prompt.system:
-            parts.append(b',"system":[' + self._system(prompt, mark) + b"]")
+            parts.append(b',"system":[' + self._prompt_text(prompt, mark) + b"]")
         parts.append(b',"messages":[')
         parts.extend(self._messages(prompt, mark))
         parts.append(b"]}]}" if prompt.count or prompt.open or prompt.tail else b"]}")
@@ -71,17 +74,25 @@ class Renderer:
 
     def _declare(self, prompt: Prompt, mark: bytes) -> bytes:
         if self._tools is None or self._tools[0] is not prompt.tools:
+            self.encoded += len(prompt.tools)
             entries = [_declaration(tool) for tool in prompt.tools]
             immediate = [place for place, tool in enumerate(prompt.tools) if not tool.defer_loading]
             self._tools = (prompt.tools, entries, immediate[-1] if immediate else -1)
+            self._declared = {}
         _, entries, last = self._tools
-        if prompt.marks.tools and last >= 0:
-            entries = [*entries]
-            entries[last] = _marked(entries[last], mark)
-        return b",".join(entries)
+        marked = prompt.marks.tools and last >= 0
+        if (marked, mark) not in self._declared:
+            if marked:
+                entries = [*entries]
+                entries[last] = _marked(entries[last], mark)
+            self._declared[marked, mark] = b",".join(entries)
+        return self._declared[marked, mark]
 
-    def _system(self, prompt: Prompt, mark: bytes) -> bytes:
-        blocks = [_text(text.text) for text in prompt.system]
+    def _prompt_text(self, prompt: Prompt, mark: bytes) -> bytes:
+        if self._system[0] is not prompt.system:
+            self.encoded += len(prompt.system)
+            self._system = (prompt.system, [_text(text.text) for text in prompt.system])
+        blocks = [*self._system[1]]
         for index in prompt.marks.system:
             blocks[index] = _marked(blocks[index], mark)
         return b",".join(blocks)
@@ -108,7 +119,10 @@ class Renderer:
         for index in prompt.marks.blocks:
             edits[index] = lambda piece: _marked(piece, mark)
         if prompt.tail is not None:
-            text = _text(prompt.tail.text)
+            if self._tail is None or self._tail[0] != prompt.tail:
+                self.encoded += 1
+                self._tail = (prompt.tail, _text(prompt.tail.text))
+            text = self._tail[1]
             if prompt.tail_at >= count + len(opened):
                 opened.append(_separator(("user", 0, ""), last) + text)
             else:
@@ -167,7 +181,7 @@ def betas(prompt: Prompt, block_betas: Sequence[str] = ()) -> tuple[str, ...]:
         block_betas: Flags sent only where update blocks occur (DeepSeek).
     """
     flags = prompt.context.betas
-    if block_betas and any(isinstance(block, Change) for block in prompt.blocks):
+    if block_betas and prompt.changes:
         flags = (*flags, *(flag for flag in block_betas if flag not in flags))
     return flags
 

@@ -27,7 +27,7 @@ class Renderer:
     """Renders the requests of one session; keeps encoded messages of the current chain.
 
     Attributes:
-        encoded: Messages encoded so far; for tests that count them.
+        encoded: Messages, prompt texts and declarations encoded so far; for tests that count them.
     """
 
     def __init__(self, *, cache_key: bool = False, max_tokens_field: str = "max_tokens") -> None:
@@ -39,6 +39,8 @@ class Renderer:
         self._starts: list[int] = []
         self._open: dict[Key, bytes] = {}
         self._tools: tuple[tuple[ToolSchema, ...], bytes] | None = None
+        self._system: tuple[tuple[Text, ...], list[bytes]] = ((), [])
+        self._tail: tuple[Text, bytes] | None = None
 
     def body(self, prompt: Prompt, config: Config) -> bytes:
         """Return the request body.
@@ -50,6 +52,7 @@ class Renderer:
         parts = [_settings(config, key, self._max_tokens_field)]
         if prompt.tools:
             if self._tools is None or self._tools[0] is not prompt.tools:
+                self.encoded += len(prompt.tools)
                 self._tools = (prompt.tools, b",".join(map(_declaration, prompt.tools)))
             parts += [b',"tools":[', self._tools[1], b"]"]
         parts += [b',"messages":[', *self._messages(prompt), b"]}"]
@@ -72,7 +75,10 @@ class Renderer:
         self._open = fresh
         edits: dict[int, Edit] = {}
         if prompt.tail is not None:
-            tail = _message("user", prompt.tail.text)
+            if self._tail is None or self._tail[0] != prompt.tail:
+                self.encoded += 1
+                self._tail = (prompt.tail, _message("user", prompt.tail.text))
+            tail = self._tail[1]
             if prompt.tail_at < prompt.count:
                 edits[self._starts[prompt.tail_at]] = lambda piece: (
                     b"," + tail + piece if piece[:1] == b"," else tail + b"," + piece
@@ -80,7 +86,10 @@ class Renderer:
             else:
                 at = prompt.tail_at - prompt.count
                 opened.insert(starts[at] if at < len(starts) else len(opened), tail)
-        system = [_system(prompt.system)] if prompt.system else []
+        if self._system[0] is not prompt.system:
+            self.encoded += len(prompt.system)
+            self._system = (prompt.system, [_system(prompt.system)] if prompt.system else [])
+        system = self._system[1]
         parts = self._pieces.parts(edits)
         between = [b","] if system and (parts or opened) else []
         behind = [b","] if parts and opened else []

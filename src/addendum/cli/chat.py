@@ -1,0 +1,38 @@
+"""`addendum chat`: a conversation in the terminal, on a real route or in the lab."""
+
+from __future__ import annotations
+
+import click
+
+from addendum.cli.terminal import store_option
+
+
+@click.command()
+@click.option("--route", metavar="R", help="provider:model[+FACT]; a session's last one if left.")
+@click.option("--mcp", metavar="FILE", help="MCP servers: .mcp.json or any mcpServers file.")
+@click.option("--session", "session_id", metavar="ID", help="Go on with a session, or name one.")
+@click.option("--lab", "in_lab", is_flag=True, help="The lab answers: no key, no network.")
+@click.option("--base-url", metavar="URL", help="Another address for the route's provider.")
+@click.option("--instructions", metavar="TEXT|@FILE", help="The prompt; a session keeps its own.")
+@store_option
+def chat(
+    route: str | None,
+    mcp: str | None,
+    session_id: str | None,
+    in_lab: bool,
+    base_url: str | None,
+    instructions: str | None,
+    store: str | None,
+) -> None:
+    """Chat in the terminal; switch MCP servers on and off in mid-conversation.
+
+    The key comes from the environment. /help lists the commands. In the lab a free model answers
+    in short text and obeys `/call NAME JSON`.
+    """
+    from addendum.cli.chat_console import run_chat
+    from addendum.cli.chat_room import Wanted
+
+    if in_lab and base_url is not None:
+        raise click.UsageError("--lab and --base-url exclude each other")
+    code = run_chat(Wanted(route, mcp, session_id, in_lab, base_url, instructions, store))
+    raise click.exceptions.Exit(code)

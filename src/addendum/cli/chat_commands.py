@@ -1,0 +1,213 @@
+"""What a line that begins with `/` does in a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from addendum.agent.session import Session
+from addendum.cli.chat_view import say
+from addendum.cli.switch_cost import switch_cost, told
+from addendum.cli.terminal import line, number
+from addendum.errors import AddendumError
+from addendum.log.events import CacheBreak, RequestSent, RouteDowngrade
+from addendum.log.values import ToolSchema
+from addendum.routes import Route, credentials
+
+LIST_SECONDS = 8.0
+"""How long a server that was switched on is waited for before the prompt comes back."""
+
+BYTES_A_TOKEN = 4
+"""Bytes of a definition that are taken for a token, where nobody counts."""
+
+HELP = """\
+/mcp              MCP servers: which are on, and how they are
+/mcp on NAME      switch a server on, and say what that costs
+/mcp off NAME     switch it off, and say what that costs
+/tools            the tools that the model can call now
+/route [NAME]     the route; go on with another one
+/why              breaks of the cache prefix so far, and their reasons
+/quit             leave (Ctrl-D does too); Ctrl-C stops an answer
+A \\ at the end of a line goes on in the next one; //text sends /text."""
+
+_NAME = 60
+_ERROR = 300
+
+
+class Commands:
+    """The commands of one chat.
+
+    Args:
+        session: The session.
+        resolve: Gives the route that a name means in this chat.
+    """
+
+    def __init__(self, session: Session, resolve: Callable[[str], Route]) -> None:
+        self._session = session
+        self._resolve = resolve
+        self._table: dict[str, Callable[[str], Awaitable[None]]] = {
+            "/mcp": self._mcp,
+            "/tools": self._tools,
+            "/route": self._route,
+            "/why": self._why,
+            "/help": self._help,
+        }
+
+    async def run(self, text: str) -> None:
+        """Do what a line asks for; an unknown command gets a line of help.
+
+        Raises:
+            AddendumError: It cannot be done; the message says what to do.
+        """
+        word, _, rest = text.partition(" ")
+        command = self._table.get(word)
+        if command is None:
+            known = " ".join([*self._table, "/quit"])
+            say(f"no command {line(word, _NAME)}; there are {known}", error=True)
+        else:
+            await command(rest.strip())
+
+    # -- servers ----------------------------------------------------------------------------
+
+    async def _mcp(self, rest: str) -> None:
+        if not self._session.registry.server_names:
+            say("no MCP servers here; start with --mcp FILE")
+            return
+        verb, _, name = rest.partition(" ")
+        name = name.strip()
+        if not rest:
+            for each in self._session.registry.server_names:
+                say(self._server_line(each))
+        elif verb == "on" and name:
+            await self._switch_on(name)
+        elif verb == "off" and name:
+            await self._switch_off(name)
+        else:
+            say("write /mcp, /mcp on NAME or /mcp off NAME", error=True)
+
+    def _server_line(self, name: str) -> str:
+        registry = self._session.registry
+        if not registry.is_on(name):
+            return f"{line(name, _NAME)}: off"
+        state = registry.state(name)
+        said = {
+            "idle": "on, not connected: it is when a tool is called",
+            "starting": "on, connecting",
+            "ready": "on, ready",
+            "lost": "on, connection lost: its tools work again when it is back",
+            "failed": "on, cannot be reached: it is tried again",
+        }[state.status]
+        why = f" ({line(state.error, _ERROR)})" if state.error else ""
+        tools = self._of_server(name)
+        return f"{line(name, _NAME)}: {said}{why}; {_size(tools)}"
+
+    def _of_server(self, name: str) -> list[ToolSchema]:
+        entries = self._session.registry.snapshot().entries.values()
+        return [entry.schema for entry in entries if entry.server == name]
+
+    async def _switch_on(self, name: str) -> None:
+        session = self._session
+        if session.tools.on(name):
+            say(f"{self._server_line(name)} (nothing changed)")
+            return
+        await session.tools.enable(name)
+        shown = line(name, _NAME)
+        say(f"{shown} is on; asking for its tools", dim=True)
+        await session.registry.settle(LIST_SECONDS)
+        state = session.registry.state(name)
+        if state.error is not None:
+            say(
+                f"{shown} cannot be reached: {line(state.error, _ERROR)}; it stays on and is tried "
+                f"again, /mcp off {shown} ends that",
+                error=True,
+            )
+        elif not self._of_server(name):
+            late = "has no tools" if state.revision else "has not answered yet"
+            say(f"{shown} {late}; what it lists joins when it does")
+        else:
+            say(f"{shown}: {_size(self._of_server(name))}")
+            self._say_cost()
+
+    async def _switch_off(self, name: str) -> None:
+        session = self._session
+        if not session.tools.on(name):
+            say(f"{line(name, _NAME)} is off already")
+            return
+        await session.tools.disable(name)
+        say(f"{line(name, _NAME)} is off; its tools are refused from now on")
+        self._say_cost()
+
+    def _say_cost(self) -> None:
+        try:
+            said = told(switch_cost(self._session))
+        except AddendumError as error:
+            said = f"what this costs cannot be told: {error}"
+        say(said, bold=True)
+
+    # -- what there is ----------------------------------------------------------------------
+
+    async def _tools(self, rest: str) -> None:
+        await self._session.registry.settle(0)
+        entries = self._session.registry.snapshot().entries.values()
+        by_server: dict[str | None, list[ToolSchema]] = {}
+        for entry in entries:
+            by_server.setdefault(entry.server, []).append(entry.schema)
+        if not by_server:
+            say("no tools; /mcp on NAME switches a server's on")
+            return
+        for server, tools in by_server.items():
+            say(f"{'own' if server is None else line(server, _NAME)}: {_size(tools)}", bold=True)
+            for tool in tools:
+                say(f"  {line(tool.name, _NAME)} ~{number(_tokens(tool))}")
+        say(f"~ is an estimate: {BYTES_A_TOKEN} bytes a token", dim=True)
+
+    async def _route(self, rest: str) -> None:
+        session = self._session
+        if rest:
+            route = self._resolve(rest)
+            credentials(route)
+            session.use(route)
+        say(route_line(session))
+
+    async def _why(self, rest: str) -> None:
+        found: list[str] = []
+        breaks: list[CacheBreak] = []
+        for event in self._session.log.events:
+            data: Any = event.data
+            if isinstance(data, CacheBreak):
+                breaks.append(data)
+            elif isinstance(data, RequestSent):
+                where = f"turn {data.turn}, request {data.number}"
+                found += [f"{where}: {_break(each)}" for each in breaks]
+                breaks = []
+            elif isinstance(data, RouteDowngrade):
+                names = ", ".join(data.rejected)
+                found.append(f"{data.route} refused {names}; on by {data.projection}")
+        if not found:
+            say("no break so far: each request extended the one before it")
+        for each in found:
+            say(line(each, _ERROR))
+
+    async def _help(self, rest: str) -> None:
+        say(HELP)
+
+
+def route_line(session: Session) -> str:
+    """Return the session's route and how it is told of tool changes."""
+    context = session.current_context()
+    return f"on {session.route.full_name}; tool changes: {context.projection}"
+
+
+def _break(found: CacheBreak) -> str:
+    place = "the cache had expired" if found.at == "none" else f"from {found.at} on"
+    return f"{found.reason}, {place}{f' ({found.detail})' if found.detail else ''}"
+
+
+def _tokens(tool: ToolSchema) -> int:
+    size = len(tool.name) + len(tool.description.encode()) + len(bytes(tool.parameters))
+    return -(-size // BYTES_A_TOKEN)
+
+
+def _size(tools: list[ToolSchema]) -> str:
+    count = f"{number(len(tools))} tool{'' if len(tools) == 1 else 's'}"
+    return f"{count}, about {number(sum(map(_tokens, tools)))} tokens" if tools else "no tools"

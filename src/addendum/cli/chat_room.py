@@ -1,0 +1,160 @@
+"""What a chat is about: an open session, its servers and routes, and the lab if that answers."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from addendum.agent.agent import Agent
+from addendum.agent.session import Session
+from addendum.cli.stored import read_log
+from addendum.errors import ConfigurationError
+from addendum.log.events import RequestContext, SystemMessage
+from addendum.log.session_log import SessionLog
+from addendum.routes import Route, credentials, resolve
+from addendum.tools.mcp_file import read_mcp_file
+from addendum.tools.mcp_pool import ServerPool
+
+MAX_INSTRUCTIONS = 1024 * 1024
+"""Bytes that a file of instructions may have."""
+
+
+class Wanted(Struct, frozen=True):
+    """What the command line asks for."""
+
+    route: str | None = None
+    mcp: str | None = None
+    session: str | None = None
+    lab: bool = False
+    base_url: str | None = None
+    instructions: str | None = None
+    store: str | None = None
+
+    def again(self, session: str) -> str:
+        """Return the command that goes on with a session."""
+        parts = ["addendum", "chat", "--session", session]
+        if self.lab:
+            parts.append("--lab")
+        for option, value in (
+            ("--mcp", self.mcp),
+            ("--base-url", self.base_url),
+            ("--store", self.store),
+        ):
+            if value is not None:
+                parts += [option, value]
+        return shlex.join(parts)
+
+
+class Room:
+    """An open session, with what the chat around it needs.
+
+    Attributes:
+        wanted: What was asked for.
+        session: The session.
+        resolve: Gives the route that a name means here.
+        loop: The event loop that all of it lives in.
+        resumed: Turns that the session had when it was opened.
+    """
+
+    def __init__(self, wanted: Wanted, session: Session, resolve: Callable[[str], Route]) -> None:
+        self.wanted = wanted
+        self.session = session
+        self.resolve = resolve
+        self.loop = asyncio.get_running_loop()
+        self.resumed = session.log.turns
+
+    @property
+    def obeys_calls(self) -> bool:
+        """Whether the model may be one that obeys `/call`: a stand-in on this machine."""
+        return self.session.route.endpoint.loopback
+
+
+@asynccontextmanager
+async def opened(wanted: Wanted) -> AsyncGenerator[Room]:
+    """Open the session that a chat is about, and the lab if that is to answer.
+
+    Raises:
+        AddendumError: Something of it cannot be set up.
+    """
+    text = None if wanted.instructions is None else instructions_of(wanted.instructions)
+    servers = () if wanted.mcp is None else read_mcp_file(wanted.mcp)
+    name, session_id = wanted.route, wanted.session
+    if name is None:
+        session_id, name = await _last_route(wanted)
+    async with AsyncExitStack() as stack:
+        find = await _resolver(wanted, name, stack)
+        route = find(name)
+        credentials(route)
+        pool = ServerPool()
+        stack.push_async_callback(pool.aclose)
+        agent = Agent(route, instructions=text or "", mcp_servers=servers, pool=pool)
+        session = await stack.enter_async_context(agent.open(session_id, store=wanted.store))
+        if text is None:
+            session.instructions = _prompt_of(session.log)
+        yield Room(wanted, session, find)
+
+
+async def _resolver(wanted: Wanted, first: str, stack: AsyncExitStack) -> Callable[[str], Route]:
+    """Return what gives the route of a name: in the lab, or at the address that was given.
+
+    The address is that of the first route's provider; other providers keep their own.
+    """
+    if wanted.lab:
+        # Only here: a chat on a real route needs no server.
+        from addendum.lab.server import open_lab
+
+        lab = await stack.enter_async_context(open_lab())
+        return lambda name: resolve(name, base_url=lab.base_url(name.partition(":")[0]))
+    provider = first.partition(":")[0]
+
+    def find(name: str) -> Route:
+        own = name.partition(":")[0] == provider
+        return resolve(name, base_url=wanted.base_url if own else None)
+
+    return find
+
+
+async def _last_route(wanted: Wanted) -> tuple[str, str]:
+    """Return the id of the session that is meant, and the route that it was on."""
+    if wanted.session is None:
+        raise ConfigurationError(
+            "which route? give --route, such as anthropic:claude-opus-5-5, or --session ID"
+        )
+    row, log = await read_log(wanted.store, wanted.session)
+    for event in reversed(log.events):
+        if isinstance(event.data, RequestContext):
+            return row.id, event.data.route
+    raise ConfigurationError(f"session {row.id} was on no route yet; give --route")
+
+
+def _prompt_of(log: SessionLog) -> str:
+    """Return the static text that the session has, so that going on with it changes nothing."""
+    for node in reversed(log.surface.nodes):
+        if isinstance(node.data, SystemMessage) and not node.data.empty:
+            return node.data.static
+    return ""
+
+
+def instructions_of(text: str) -> str:
+    """Return instructions, read from a file if they are written as `@FILE`.
+
+    Raises:
+        ConfigurationError: The file cannot be read.
+    """
+    if not text.startswith("@"):
+        return text
+    place = Path(text[1:])
+    try:
+        if place.stat().st_size > MAX_INSTRUCTIONS:
+            raise ConfigurationError(
+                f"{place} has more than {MAX_INSTRUCTIONS:,} bytes; shorten the instructions"
+            )
+        return place.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise ConfigurationError(f"cannot read {place}: {reason}; name a text file") from error
