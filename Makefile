@@ -7,7 +7,7 @@ PIP := $(RUN) pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check fmt bench fuzz cases clean
+.PHONY: help demo test check fmt bench fuzz cases mutations clean
 
 help: ## list these targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,7 @@ check: .venv/dev ## what CI runs: format, lint, types, import layers, words, the
 	$(RUN) pyright
 	.venv/bin/python .venv/bin/lint-imports
 	.venv/bin/python scripts/check_words.py
+	.venv/bin/python scripts/check_cases.py > /dev/null
 	$(RUN) pytest -n 2
 
 fmt: .venv/dev ## format the code and mend what the linter can mend
@@ -38,6 +39,9 @@ fuzz: .venv/dev ## 20,000 random histories against every rule (hours)
 
 cases: .venv/dev ## list which test covers which numbered case; fails on a missing or doubled one
 	@.venv/bin/python scripts/check_cases.py
+
+mutations: .venv/dev ## break the fold, the projections and the marks; each must turn a test red
+	@.venv/bin/python scripts/mutations.py
 
 clean: ## remove .venv/ and everything that the other targets made
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

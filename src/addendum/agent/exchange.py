@@ -17,7 +17,7 @@ from addendum.agent.results import (
 )
 from addendum.errors import ProviderError, ProviderRefused
 from addendum.log.events import RequestContext, RouteDowngrade
-from addendum.routes import fields, weaker
+from addendum.routes import SYSTEM_ROLE, fields, weaker
 from addendum.wire.answer import Answer, Delta, Parser, ReasoningDelta, TextDelta
 from addendum.wire.apis import wire
 from addendum.wire.refusal import refusal_text
@@ -118,12 +118,13 @@ def downgrade(
 ) -> RequestContext | None:
     """Return what to go on with after a refusal that names tool-change fields (D7), or None.
 
-    A refusal about the place of a block is our own fault and never downgrades.
+    A refusal about the place of a block, or about a name that stands nowhere, is our own fault
+    and never downgrades.
     """
     if not isinstance(error, ProviderRefused) or error.status not in (400, 422):
         return None
     text = refusal_text(error)
-    if any(word in text for word in ("must precede", "must directly follow", "must follow")):
+    if error.code == "tool_reference_unresolved" or any(word in text for word in _OUR_FAULT):
         return None
     rejected = rejected_fields(text, fields(session.route, context))
     softer = weaker(session.route, context, rejected)
@@ -140,6 +141,8 @@ def downgrade(
     return softer
 
 
+_OUR_FAULT = ("must precede", "must directly follow", "must follow")
+_ROLE = re.compile(r"""role[\s:=\\]*["'`\\]*system""", re.IGNORECASE)
 _CULPRIT = re.compile(r"Input tag '([\w-]+)' found|unknown variant `([\w-]+)`")
 
 
@@ -149,5 +152,7 @@ def rejected_fields(text: str, names: Collection[str]) -> tuple[str, ...]:
     A strict parser names the one it met, and beside it the path and all it would have taken.
     """
     found = {name for name in names if name in text}
+    if SYSTEM_ROLE in names and _ROLE.search(text):
+        found.add(SYSTEM_ROLE)
     met = {name for match in _CULPRIT.finditer(text) for name in match.groups() if name}
     return tuple(sorted(found & met or found))

@@ -42,7 +42,6 @@ from addendum.log.store import Lease, Store
 from addendum.log.surface import Surface
 from addendum.log.values import ToolAddition, ToolRemoval, ToolSchema
 
-
 _IN_STEP = (DeveloperMessage, AssistantMessage, ToolResult, ToolCall, ServerInstructions)
 
 

@@ -8,7 +8,9 @@ Imports the MCP SDK: import it only behind `mcp_link`.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,11 +23,12 @@ from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from pydantic import ValidationError
 
 from addendum.encoding import MAX_TEXT, mend_surrogates
 from addendum.errors import ContentError
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp import ServerSpec, one_line
 
 Streams = tuple[
     MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
@@ -141,11 +144,41 @@ async def _lines(stream: ByteReceiveStream) -> AsyncGenerator[bytes]:
 
 
 def _message(line: bytes) -> SessionMessage | None:
+    mended = mend_surrogates(line)
     try:
-        decoded = msgspec.json.decode(mend_surrogates(line))
+        try:
+            decoded = msgspec.json.decode(mended)
+        except msgspec.DecodeError:
+            # Python's own reader takes NaN and Infinity, which many servers write: what holds one
+            # is dropped later, and not all that came with it.
+            decoded = json.loads(mended)
         return SessionMessage(jsonrpc_message_adapter.validate_python(decoded, by_name=False))
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError) as error:
+        return _unreadable(line, error)
+
+
+# Where an envelope has its id: in front of what it holds or behind it, never inside.
+_ID_AT_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
+_ID_AT_END = re.compile(rb',\s*"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+
+
+def _unreadable(line: bytes, error: Exception) -> SessionMessage | None:
+    """Return an error in place of an answer that cannot be read (nested without end, cut).
+
+    Whoever asked would otherwise wait until the time is up. None if it is no answer at all.
+    """
+    found = _ID_AT_START.match(line) or _ID_AT_END.search(line, max(0, len(line) - 100))
+    if found is None or b'"method"' in line[:100]:
         return None
+    said = "no message of the protocol" if isinstance(error, ValidationError) else str(error)
+    reason = one_line(f"the server's answer cannot be read: {said}")
+    return SessionMessage(
+        JSONRPCError(
+            jsonrpc="2.0",
+            id=int(found[1]),
+            error=ErrorData(code=PARSE_ERROR, message=reason),
+        )
+    )
 
 
 async def _write(

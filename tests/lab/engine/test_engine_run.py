@@ -11,16 +11,21 @@ import anyio
 import anyio.to_thread
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 from tests.lab.engine.engine_here import common, needs_engine, rendered
 
 from addendum import encoding
+from addendum.cache.figures import judge
+from addendum.cache.record import RequestRecord
 from addendum.cli import demo
 from addendum.lab.engine import run, server
 from addendum.lab.engine.run import ROUTES, SCENARIO, run_on_engine
 from addendum.lab.engine.server import open_engine
+from addendum.lab.records import rules_of
 from addendum.lab.report import Run
 from addendum.lab.scenario import Say, Scenario, Toggle
 from addendum.lab.scenario_file import find
+from addendum.log.values import Usage
 
 WIRES = tuple(ROUTES)
 
@@ -181,3 +186,18 @@ def test_a_demo_of_something_else_does_not_ask_for_the_engine(
     monkeypatch.setenv(server.PROGRAM_VARIABLE, "/nowhere")
     code, output = shown("--scenario", SCENARIO, "--json")
     assert (code, json.loads(output)) == (0, {"runs": []})
+
+
+# -- its rule -----------------------------------------------------------------------------------
+
+
+def test_a_prompt_that_is_sent_again_reads_all_but_its_last_token() -> None:
+    body = encoding.encode({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+    first = RequestRecord(
+        1, 1, "s", "compatible:m", "openai_chat", body, usage=Usage(prompt=40, cache_read=0)
+    )
+    for read, misses in ((39, 0), (38, 1)):
+        again = structs.replace(first, n=2, usage=Usage(prompt=40, cache_read=read))
+        judged = judge([first, again], rules_of(ROUTES["openai_chat"].cache))
+        assert judged.requests[1].expected == 39
+        assert judged.totals.misses == misses
