@@ -216,6 +216,33 @@ def test_interrupts_at_the_prompt_leave_at_the_second(place: Place) -> None:
         assert terminal.end() == 0
 
 
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_the_prompt_leaves(place: Place, how: signal.Signals) -> None:
+    with in_terminal(place.arguments, home=place.home) as terminal:
+        ready_for(terminal)
+        terminal.say("hello")
+        terminal.process.send_signal(how)
+        terminal.expect("go on with: ")
+        assert terminal.end() == 128 + how
+
+
+def test_waiting_for_a_silent_server_can_be_stopped(place: Place) -> None:
+    silent = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}
+    place.home.joinpath(".mcp.json").write_text(json.dumps({"mcpServers": {"silent": silent}}))
+    with in_terminal(place.arguments, home=place.home) as terminal:
+        ready_for(terminal)
+        terminal.type("/mcp on silent")
+        terminal.expect("asking for its tools")
+        terminal.press("c")
+        terminal.expect("stopped")
+        terminal.prompt()
+        assert "silent: on, connecting; no tools" in terminal.say("/mcp")
+        assert "I heard: 'hello'" in terminal.say("hello")
+        assert "silent is off" in terminal.say("/mcp off silent")
+        terminal.press("d")
+        assert terminal.end() == 0
+
+
 def test_a_line_goes_on_behind_a_backslash(place: Place) -> None:
     with in_terminal(place.arguments, home=place.home) as terminal:
         ready_for(terminal)

@@ -361,7 +361,7 @@ async def test_a_child_that_ignores_everything_is_killed(tmp_path: Path) -> None
         assert not gone(pid)
     # The kernel may take its time on a busy machine.
     with anyio.fail_after(10):
-        while not gone(pid):
+        while not gone(pid):  # noqa: ASYNC110
             await anyio.sleep(0.01)
 
 

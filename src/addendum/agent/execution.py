@@ -14,6 +14,9 @@ from addendum.log.values import Call
 from addendum.tools.functions import ToolContext
 from addendum.tools.registry import Entry, Outcome
 
+_NOTE = 200
+"""Bytes over the limit that are let be: the note of whoever cut the text on its way here."""
+
 
 class Planned(Struct, frozen=True):
     """A call in real form, with what runs it or why it is refused.
@@ -117,7 +120,7 @@ def _described(error: BaseException) -> str:
 def _bounded(outcome: Outcome, limit: int) -> Outcome:
     text = clean(outcome.text)
     data = text.encode()
-    if len(data) > limit:
+    if len(data) > limit + _NOTE:
         kept = data[:limit].decode(errors="ignore")
         text = f"{kept}\n[cut: the result had {len(data):,} bytes, {limit:,} are shown]"
     return Outcome(text, outcome.is_error, outcome.code)

@@ -30,7 +30,6 @@ from addendum.log.values import Config, ToolSchema
 from addendum.routes import Route, choose_projection, context
 from addendum.tools.functions import ToolContext
 from addendum.tools.history import HistoryFold, ToolHistory
-from addendum.tools.ledger import Ledger
 from addendum.tools.registry import Outcome, Registry, Snapshot
 from addendum.tools.search import TOOL_SEARCH_NAME, answer
 
@@ -84,7 +83,6 @@ class Session:
         self._lease = lease
         self._tasks = tasks
         self._history = HistoryFold()
-        self._ledger = Ledger()
         self._busy = False
         self._snapshot: Snapshot | None = None
 
@@ -216,8 +214,8 @@ class Session:
 
     def head_tools(self) -> tuple[ToolSchema, ...]:
         """Return the tools of the session's head header."""
-        self._ledger.read(self.log.events)
-        return self._ledger.head
+        self._history.read(self.log.events)
+        return self._history.head
 
     @property
     def disabled(self) -> tuple[str, ...]:

@@ -28,7 +28,10 @@ HELP = """\
 /route [NAME]     the route; go on with another one
 /why              breaks of the cache prefix so far, and their reasons
 /quit             leave (Ctrl-D does too); Ctrl-C stops an answer
-A \\ at the end of a line goes on in the next one; //text sends /text."""
+A \\ at the end of a line goes on in the next one; //text sends /text.
+
+Figures: tokens in; of these, read from the cache, and new; tokens out; money
+by list prices, and what it would have been more without a cache."""
 
 _NAME = 60
 _ERROR = 300

@@ -39,7 +39,7 @@ def run_chat(wanted: Wanted) -> int:
         wanted: What the command line asks for.
 
     Returns:
-        The exit code: 0; 1 if a turn failed and nobody sat in front of it; 128 and the signal's
+        The exit code: 0; 1 if a line failed and nobody sat in front of it; 128 and the signal's
         number if one ended it.
 
     Raises:
@@ -294,7 +294,7 @@ def farewell(room: Room) -> None:
         before = f"{number(len(answers))} {word}: "
         usage = total([data.usage for _, data in answers])
         say_figures(figures(usage, summed(costs), before))
-    if session.log.turns:
+    if session.log.turns and room.wanted.store != "memory://":
         # In one piece, so that it can be copied; a terminal wraps it by itself.
         click.echo(f"go on with: {room.wanted.again(session.id)}")
 

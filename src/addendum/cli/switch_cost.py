@@ -12,12 +12,12 @@ from decimal import Decimal
 
 from msgspec import Struct
 
-from addendum.agent.preview import preview
+from addendum.agent.preview import upcoming_breaks
 from addendum.agent.session import Session
 from addendum.cache.cost import again as price_again
 from addendum.cli.chat_view import money
 from addendum.cli.terminal import number
-from addendum.log.events import AssistantMessage, RequestHeader
+from addendum.log.events import AssistantMessage, CacheBreak, RequestHeader
 from addendum.log.values import ToolSchema, Usage
 from addendum.routes import CacheRules
 
@@ -51,8 +51,9 @@ class SwitchCost(Struct, frozen=True):
 
 
 class _Answered(Struct, frozen=True):
-    """A request that was answered: seconds since the epoch, the tools that were active, usage."""
+    """A request that was answered: where in the log, when, with which tools, at what usage."""
 
+    seq: int
     at: float
     tools: tuple[ToolSchema, ...]
     usage: Usage
@@ -71,10 +72,11 @@ def switch_cost(session: Session) -> SwitchCost:
         return SwitchCost(0, 0, 0, False, 0, nothing, nothing, (), "nothing was sent here yet")
     last = answered[-1]
     held, estimated, note = _held(session, last, now)
-    found = preview(session)
-    breaks = () if found is None else found.breaks
-    behind = 0.0 if found is None else found.behind
-    again = None if held is None else round(held * behind)
+    breaks = upcoming_breaks(session)
+    again = None
+    if held is not None:
+        kept = min((_kept(session, answered, each, held) for each in breaks), default=held)
+        again = held - kept
     rebinding = None if held is None else _rebinding(session, answered, held, now)
     prompt = last.usage.prompt
 
@@ -87,7 +89,7 @@ def switch_cost(session: Session) -> SwitchCost:
         prompt,
         held,
         again,
-        estimated or 0 < behind < 1,
+        estimated or (again is not None and 0 < again < (held or 0)),
         rebinding,
         dollars(again),
         dollars(rebinding),
@@ -137,7 +139,7 @@ def _answered(session: Session) -> list[_Answered]:
         if isinstance(data, RequestHeader):
             tools = data.header.tools
         elif isinstance(data, AssistantMessage) and data.route == session.route.name:
-            found.append(_Answered(event.time / 1000, tools, data.usage))
+            found.append(_Answered(event.seq, event.time / 1000, tools, data.usage))
     return found
 
 
@@ -181,10 +183,28 @@ def left_in_cache(usage: Usage, rules: CacheRules) -> tuple[int | None, bool]:
         case "steps":
             return (prompt // rules.step * rules.step if prompt >= rules.minimum else 0), True
         case "units":
-            return (prompt if prompt >= rules.minimum else 0), False
+            # The end of an output is the end of a unit too.
+            whole = prompt + (usage.output or 0)
+            return (whole if whole >= rules.minimum else 0), usage.output is None
         case "none":
             # Whoever reports reads has a cache; how it works is not known.
             return (None if read is None else prompt), True
+
+
+def _kept(session: Session, answered: Sequence[_Answered], found: CacheBreak, held: int) -> int:
+    """Return the tokens in front of a break that the next request still reads.
+
+    That is what the last request left that was answered before anything behind the break was said;
+    where prefixes are read in small steps, it is a little more.
+    """
+    if found.at == "none":
+        return held
+    if found.at != "messages" or found.seq is None:
+        return 0
+    for each in reversed(answered):
+        if each.seq < found.seq:
+            return min(held, left_in_cache(each.usage, session.route.cache)[0] or 0)
+    return 0
 
 
 def _rebinding(session: Session, answered: Sequence[_Answered], held: int, now: float) -> int:

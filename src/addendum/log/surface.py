@@ -6,7 +6,7 @@ is no delete: what cuts (a rewind) leaves a node that makes no message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from addendum.errors import AppendRefused
 from addendum.log.events import (
@@ -43,11 +43,6 @@ class Surface:
         self.nodes: list[Event] = []
         self.generation = 0
         self.notes: Mapping[type, list[Event]] = _notes_of(())
-        self._alive: set[int] = set()
-
-    def alive(self, seq: int) -> bool:
-        """Say whether the event with this seq is a node now."""
-        return seq in self._alive
 
     def index(self, seq: int) -> int:
         """Return the place of a node.
@@ -105,7 +100,6 @@ class Surface:
         if isinstance(event.surface_op, Span):
             first = self.index(event.surface_op.start)
             last = self.index(event.surface_op.end)
-            self._alive.difference_update(node.seq for node in self.nodes[first : last + 1])
             self.nodes[first : last + 1] = [event]
             self.generation += 1
             self.notes = _notes_of(self.nodes)
@@ -113,12 +107,3 @@ class Surface:
             self.nodes.append(event)
             if isinstance(event.data, _NOTES):
                 self.notes[type(event.data)].append(event)
-        self._alive.add(event.seq)
-
-
-def surface_of(events: Sequence[Event]) -> Surface:
-    """Return the surface of a log, from nothing."""
-    surface = Surface()
-    for event in events:
-        surface.apply(event)
-    return surface

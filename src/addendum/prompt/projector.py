@@ -33,7 +33,7 @@ from addendum.prompt import announcements
 from addendum.prompt.announcements import escape, escape_json
 from addendum.prompt.blocks import Block, Change, Native, Prompt, Result, Text, Use
 from addendum.prompt.marks import Positions, plan_marks
-from addendum.prompt.updates import Told, by_dispatch, by_history, by_value
+from addendum.prompt.updates import Telling, Told, by_history
 from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME, rewrite_direct_call
 from addendum.tools.history import HistoryFold
 from addendum.tools.ledger import Ledger
@@ -94,6 +94,7 @@ class Projector:
         self.facts = facts
         self._history = HistoryFold()
         self._ledger = Ledger()
+        self._telling = Telling(context, string_arguments=facts.string_arguments)
         self._told: Told | None = None
         self._told_for: tuple[object, ...] = ()
         self._settled_told: Told | None = None
@@ -192,30 +193,19 @@ class Projector:
     # -- tools ------------------------------------------------------------------------------
 
     def _tell(self, log: SessionLog) -> Told:
-        context, key = self.context, tuple[object, ...]()
+        context = self.context
         if context.projection == "dispatch" or (
             context.projection == "in-history" and context.definitions == "by-value"
         ):
             self._ledger.read(log.events)
-            updates = self._ledger.updates()
-            key = (self._ledger.head_seq, updates)
-            if self._told is not None and _identical(key, self._told_for):
-                return self._told
-            if context.projection == "dispatch":
-                told = by_dispatch(
-                    self._ledger.head, updates, string_arguments=self.facts.string_arguments
-                )
-            else:
-                told = by_value(context, self._ledger.head, updates)
-        else:
-            history = self._history.read(log.events)
-            key = (log.surface.generation, history, self._history.active)
-            if self._told is not None and _identical(key, self._told_for):
-                return self._told
+            return self._telling.read(self._ledger.head, self._ledger.updates())
+        history = self._history.read(log.events)
+        key = (log.surface.generation, history, self._history.active)
+        if self._told is None or not _identical(key, self._told_for):
             developer = log.surface.notes[DeveloperMessage]
-            told = by_history(context, developer, self._history.active, history)
-        self._told, self._told_for = told, key
-        return told
+            self._told = by_history(context, developer, self._history.active, history)
+            self._told_for = key
+        return self._told
 
     def _told_otherwise(self, told: Told) -> bool:
         """Say whether an update that is settled would be told otherwise now."""

@@ -7,6 +7,7 @@ the epoch recorded in its `request/context`.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -106,14 +107,23 @@ def with_placeholder(
     return (*tools[: last + 1], PLACEHOLDER, *tools[last + 1 :])
 
 
-def by_value(
-    context: RequestContext, head: Sequence[ToolSchema], updates: Sequence[LedgerUpdate]
-) -> Told:
-    """Tell changes in the history with their definitions."""
-    told: dict[int, tuple[Block, ...]] = {}
-    offered = {tool.name: tool.identity() for tool in head if not tool.defer_loading}
-    defined = {tool.name: tool.identity() for tool in head}
-    for update in updates:
+class ByValue:
+    """Tells changes in the history with their definitions, one update after the other.
+
+    Args:
+        context: What the epoch recorded.
+        head: Tools of the session's head header.
+    """
+
+    def __init__(self, context: RequestContext, head: Sequence[ToolSchema]) -> None:
+        self.tools = with_placeholder(context, tuple(head))
+        self.bound = frozenset[str]()
+        self._offered = {tool.name: tool.identity() for tool in head if not tool.defer_loading}
+        self._defined = {tool.name: tool.identity() for tool in head}
+
+    def take(self, update: LedgerUpdate) -> tuple[Block, ...]:
+        """Return the blocks that tell an update."""
+        offered, defined = self._offered, self._defined
         blocks: list[Block] = []
         for tool in update.added + update.redefined:
             again = tool in update.redefined
@@ -130,23 +140,26 @@ def by_value(
             if name in offered:
                 blocks.append(Change((update.seq, len(blocks)), name, False))
                 del offered[name]
-        if blocks:
-            told[update.anchor] = (*told.get(update.anchor, ()), *blocks)
-    return Told(with_placeholder(context, tuple(head)), told)
+        return tuple(blocks)
 
 
-def by_dispatch(
-    head: Sequence[ToolSchema],
-    updates: Sequence[LedgerUpdate],
-    *,
-    string_arguments: bool = False,
-) -> Told:
-    """Tell changes by announcements; everything added is reached through the dispatcher."""
-    tools = bound_tools(head, string_arguments=string_arguments)
-    declared = {tool.name: tool.identity() for tool in tools}
-    offered = {tool.name: tool.identity() for tool in head if not tool.defer_loading}
-    told: dict[int, tuple[Block, ...]] = {}
-    for update in updates:
+class ByDispatch:
+    """Tells changes by announcements; everything added is reached through the dispatcher.
+
+    Args:
+        head: Tools of the session's head header.
+        string_arguments: Whether `call_tool` takes its arguments as a JSON string.
+    """
+
+    def __init__(self, head: Sequence[ToolSchema], *, string_arguments: bool = False) -> None:
+        self.tools = bound_tools(head, string_arguments=string_arguments)
+        self._declared = {tool.name: tool.identity() for tool in self.tools}
+        self.bound = frozenset(self._declared)
+        self._offered = {tool.name: tool.identity() for tool in head if not tool.defer_loading}
+
+    def take(self, update: LedgerUpdate) -> tuple[Block, ...]:
+        """Return the announcement of an update, if it says anything."""
+        offered = self._offered
         added: list[ToolSchema] = []
         changed: list[ToolSchema] = []
         restored: list[str] = []
@@ -155,7 +168,7 @@ def by_dispatch(
             identity = tool.identity()
             if offered.get(tool.name) == identity:
                 continue
-            if declared.get(tool.name) == identity:
+            if self._declared.get(tool.name) == identity:
                 restored.append(tool.name)
             elif tool.name in offered:
                 changed.append(tool)
@@ -171,23 +184,71 @@ def by_dispatch(
             if name in offered:
                 removed.append(name)
                 del offered[name]
-        if added or changed or restored or removed:
-            text = announcements.tool_update(
-                added, changed, restored, removed, dispatcher=TOOL_DISPATCHER_NAME
-            )
-            block = Text((update.seq, 0), "user", text, "announcement")
-            told[update.anchor] = (*told.get(update.anchor, ()), block)
-    return Told(tools, told, frozenset(declared))
+        if not (added or changed or restored or removed):
+            return ()
+        text = announcements.tool_update(
+            added, changed, restored, removed, dispatcher=TOOL_DISPATCHER_NAME
+        )
+        return (Text((update.seq, 0), "user", text, "announcement"),)
+
+
+class Telling:
+    """Follows one ledger: what is told stays, and each new update is told once.
+
+    Args:
+        context: What the epoch recorded.
+        string_arguments: Whether `call_tool` takes its arguments as a JSON string.
+    """
+
+    def __init__(self, context: RequestContext, *, string_arguments: bool = False) -> None:
+        self._context = context
+        self._string_arguments = string_arguments
+        self._head: Sequence[ToolSchema] | None = None
+        self._seen: Sequence[LedgerUpdate] = ()
+        self._teller: ByValue | ByDispatch | None = None
+        self._told = Told((), {})
+
+    def read(self, head: Sequence[ToolSchema], updates: Sequence[LedgerUpdate]) -> Told:
+        """Return what is told; the same object while nothing is new.
+
+        Args:
+            head: Tools of the session's head header.
+            updates: The ledger's updates.
+        """
+        teller, seen = self._teller, self._seen
+        if teller is not None and self._head is head:
+            if updates is seen:
+                return self._told
+            if len(updates) < len(seen) or any(map(operator.is_not, seen, updates)):
+                teller = None
+        else:
+            teller = None
+        if teller is None:
+            teller, seen = self._begin(head), ()
+            self._told = Told(teller.tools, {}, teller.bound)
+        told = dict(self._told.updates)
+        for update in updates[len(seen) :]:
+            if blocks := teller.take(update):
+                told[update.anchor] = (*told.get(update.anchor, ()), *blocks)
+        self._told = Told(teller.tools, told, teller.bound)
+        self._head, self._seen, self._teller = head, updates, teller
+        return self._told
+
+    def _begin(self, head: Sequence[ToolSchema]) -> ByValue | ByDispatch:
+        if self._context.projection == "dispatch":
+            return ByDispatch(head, string_arguments=self._string_arguments)
+        return ByValue(self._context, head)
 
 
 __all__ = [
     "PLACEHOLDER",
+    "ByDispatch",
+    "ByValue",
+    "Telling",
     "Told",
     "ToolRemoval",
     "bound_tools",
-    "by_dispatch",
     "by_history",
-    "by_value",
     "plain",
     "with_placeholder",
 ]

