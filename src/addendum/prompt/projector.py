@@ -112,6 +112,7 @@ class Projector:
         self._waiting: list[Block] = []
         self._positions = Positions()
         self._used: dict[int, tuple[Block, ...]] = {}
+        self._silent: set[int] = set()
         self._last_assistant: int | None = None
         self._prompt: Event | None = None
         self._tail: str | None = None
@@ -211,7 +212,9 @@ class Projector:
         """Say whether an update that is settled would be told otherwise now."""
         if told is self._settled_told:
             return False
-        return any(told.updates.get(seq, ()) != blocks for seq, blocks in self._used.items())
+        return not (
+            self._used.items() <= told.updates.items() and self._silent.isdisjoint(told.updates)
+        )
 
     def _cache_key(self, source: SystemMessage | None) -> str:
         """Return the digest of the session's head and static text, kept while they stay."""
@@ -317,8 +320,8 @@ class Projector:
             if self.context.prompt_update and not data.empty and node.seq != self._head:
                 text = "\n\n".join(part for part in (data.static, data.conversation) if part)
                 group.prompts.append(Text((node.seq, 0), "system", text, "prompt"))
-        elif isinstance(data, DeveloperMessage) and settling:
-            self._used[node.seq] = told.updates.get(node.seq, ())
+        elif isinstance(data, DeveloperMessage) and settling and node.seq not in told.updates:
+            self._silent.add(node.seq)
         self._take_updates(group, node.seq, told, settling=settling)
 
     def _say(self, group: _Group, index: int, positions: Positions) -> list[Block]:

@@ -6,13 +6,48 @@ together in chunks once; the few that a request changes (to carry a mark) are cu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
+
+from addendum.log.values import ToolSchema
 
 CHUNK = 128
 """Pieces in a chunk."""
 
 Edit: TypeAlias = Callable[[bytes], bytes]
+
+SHARED = 32 * 1024 * 1024
+"""Bytes of encoded declarations that a process keeps; beyond it, it begins anew."""
+
+
+class Declarations:
+    """Encodes declarations once in a process: a head is the same in all its conversations.
+
+    Args:
+        encode: Encodes one.
+    """
+
+    def __init__(self, encode: Callable[[ToolSchema], bytes]) -> None:
+        self._encode = encode
+        self._known: dict[tuple[str, str, bytes, bool | None], bytes] = {}
+        self._size = 0
+
+    def __call__(self, tools: Iterable[ToolSchema]) -> tuple[list[bytes], int]:
+        """Return the encoded declarations in order, and how many were not known."""
+        entries: list[bytes] = []
+        fresh = 0
+        for tool in tools:
+            key = (tool.name, tool.description, bytes(tool.parameters), tool.defer_loading)
+            entry = self._known.get(key)
+            if entry is None:
+                entry = self._encode(tool)
+                fresh += 1
+                self._size += len(entry)
+                if self._size > SHARED:
+                    self._known, self._size = {}, len(entry)
+                self._known[key] = entry
+            entries.append(entry)
+        return entries, fresh
 
 
 class Pieces:

@@ -20,7 +20,7 @@ from addendum.log.events import RequestContext
 from addendum.log.values import Config, ToolSchema
 from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
 from addendum.prompt.projector import WireFacts
-from addendum.wire.pieces import Edit, Pieces
+from addendum.wire.pieces import Declarations, Edit, Pieces
 
 WIRE = "anthropic_messages"
 
@@ -46,7 +46,6 @@ class Renderer:
         self._last: Group | None = None
         self._open: dict[Key, bytes] = {}
         self._tools: tuple[tuple[ToolSchema, ...], list[bytes], int] | None = None
-        self._declared: dict[tuple[bool, bytes], bytes] = {}
         self._system: tuple[tuple[Text, ...], list[bytes]] = ((), [])
         self._tail: tuple[Text, bytes] | None = None
 
@@ -74,19 +73,15 @@ class Renderer:
 
     def _declare(self, prompt: Prompt, mark: bytes) -> bytes:
         if self._tools is None or self._tools[0] is not prompt.tools:
-            self.encoded += len(prompt.tools)
-            entries = [_declaration(tool) for tool in prompt.tools]
+            entries, fresh = _declarations(prompt.tools)
+            self.encoded += fresh
             immediate = [place for place, tool in enumerate(prompt.tools) if not tool.defer_loading]
             self._tools = (prompt.tools, entries, immediate[-1] if immediate else -1)
-            self._declared = {}
         _, entries, last = self._tools
-        marked = prompt.marks.tools and last >= 0
-        if (marked, mark) not in self._declared:
-            if marked:
-                entries = [*entries]
-                entries[last] = _marked(entries[last], mark)
-            self._declared[marked, mark] = b",".join(entries)
-        return self._declared[marked, mark]
+        if prompt.marks.tools and last >= 0:
+            entries = [*entries]
+            entries[last] = _marked(entries[last], mark)
+        return b",".join(entries)
 
     def _prompt_text(self, prompt: Prompt, mark: bytes) -> bytes:
         if self._system[0] is not prompt.system:
@@ -241,6 +236,8 @@ def _declaration(tool: ToolSchema) -> bytes:
         value["defer_loading"] = True
     return encoding.encode(value)
 
+
+_declarations = Declarations(_declaration)
 
 _UNIONS = ("oneOf", "anyOf", "allOf")
 

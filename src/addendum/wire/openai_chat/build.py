@@ -16,7 +16,7 @@ from addendum.errors import UnsupportedContent
 from addendum.log.values import Config, ToolSchema
 from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
 from addendum.prompt.projector import WireFacts
-from addendum.wire.pieces import Edit, Pieces
+from addendum.wire.pieces import Declarations, Edit, Pieces
 
 WIRE = "openai_chat"
 
@@ -38,7 +38,7 @@ class Renderer:
         self._pieces = Pieces()
         self._starts: list[int] = []
         self._open: dict[Key, bytes] = {}
-        self._tools: tuple[tuple[ToolSchema, ...], bytes] | None = None
+        self._tools: tuple[tuple[ToolSchema, ...], list[bytes]] | None = None
         self._system: tuple[tuple[Text, ...], list[bytes]] = ((), [])
         self._tail: tuple[Text, bytes] | None = None
 
@@ -52,9 +52,10 @@ class Renderer:
         parts = [_settings(config, key, self._max_tokens_field)]
         if prompt.tools:
             if self._tools is None or self._tools[0] is not prompt.tools:
-                self.encoded += len(prompt.tools)
-                self._tools = (prompt.tools, b",".join(map(_declaration, prompt.tools)))
-            parts += [b',"tools":[', self._tools[1], b"]"]
+                entries, fresh = _declarations(prompt.tools)
+                self.encoded += fresh
+                self._tools = (prompt.tools, entries)
+            parts += [b',"tools":[', b",".join(self._tools[1]), b"]"]
         parts += [b',"messages":[', *self._messages(prompt), b"]}"]
         return b"".join(parts)
 
@@ -87,7 +88,7 @@ class Renderer:
                 at = prompt.tail_at - prompt.count
                 opened.insert(starts[at] if at < len(starts) else len(opened), tail)
         if self._system[0] is not prompt.system:
-            self.encoded += len(prompt.system)
+            self.encoded += bool(prompt.system)
             self._system = (prompt.system, [_system(prompt.system)] if prompt.system else [])
         system = self._system[1]
         parts = self._pieces.parts(edits)
@@ -172,6 +173,9 @@ def _declaration(tool: ToolSchema) -> bytes:
             },
         }
     )
+
+
+_declarations = Declarations(_declaration)
 
 
 def _encode(blocks: Sequence[Block]) -> bytes:
