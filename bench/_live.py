@@ -29,6 +29,7 @@ ROUTES = ("anthropic:claude-opus-5-5", "openai-chat:gpt-4.1")
 FUNCTIONS, OF_SERVER = 22, 20
 TOOLS = FUNCTIONS + OF_SERVER
 CALLED = "tool_3"
+ARGUMENTS = "{}"
 QUESTION = "Where does the figure in paragraph {turn} come from, and is it still right? " * 2
 ANSWER = "It comes from the report of last spring. A newer one gives nearly the same value. " * 2
 RESULT = "A line of what was found, with a name, a date and a figure of 12,345.67. " * 22
@@ -41,6 +42,7 @@ class Stub:
     Attributes:
         entered: When the step began that is measured.
         spans: Seconds from there until the request was handed over, of the last two requests.
+        called: The tool that the answers call.
         wanted: Whether to keep the next body. Else nothing of it stays, as with a real transport.
         body: The body that was kept.
     """
@@ -50,6 +52,7 @@ class Stub:
         self._requests = 0
         self.entered = 0.0
         self.spans: deque[float] = deque(maxlen=2)
+        self.called = CALLED
         self.wanted = False
         self.body = b""
 
@@ -61,7 +64,7 @@ class Stub:
             self.wanted, self.body = False, request.body
         self._requests += 1
         call = f"toolu_{self._requests}" if self._requests % 2 else None
-        yield Reply(200, {}, _each(self._events(call)))
+        yield Reply(200, {}, _each(self._events(call, self.called)))
 
 
 async def _each(events: list[bytes]) -> AsyncIterator[SseEvent]:
@@ -69,12 +72,12 @@ async def _each(events: list[bytes]) -> AsyncIterator[SseEvent]:
         yield SseEvent(None, data)
 
 
-def _messages(call: str | None) -> list[bytes]:
+def _messages(call: str | None, name: str) -> list[bytes]:
     block: dict[str, Any] = {"type": "text", "text": ""}
     delta = {"type": "text_delta", "text": ANSWER}
     if call is not None:
-        block = {"type": "tool_use", "id": call, "name": CALLED, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": '{"p0":"the figure"}'}
+        block = {"type": "tool_use", "id": call, "name": name, "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": ARGUMENTS}
     usage = {"input_tokens": 9, "output_tokens": 9}
     stop = {"stop_reason": "end_turn" if call is None else "tool_use"}
     message = {"id": "msg_1", "type": "message", "model": "m", "content": [], "usage": usage}
@@ -89,10 +92,10 @@ def _messages(call: str | None) -> list[bytes]:
     return [encoding.encode(event) for event in events]
 
 
-def _chat(call: str | None) -> list[bytes]:
+def _chat(call: str | None, name: str) -> list[bytes]:
     delta: dict[str, Any] = {"role": "assistant", "content": ANSWER}
     if call is not None:
-        function = {"name": CALLED, "arguments": '{"p0":"the figure"}'}
+        function = {"name": name, "arguments": ARGUMENTS}
         made = {"index": 0, "id": call, "type": "function", "function": function}
         delta = {"role": "assistant", "tool_calls": [made]}
     about = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "m"}
@@ -114,8 +117,10 @@ def agent(route: str, stub: Stub) -> Agent:
     """Return the agent: 22 functions, and a server of 20 tools that is on from the start."""
 
     async def run(arguments: dict[str, Any]) -> str:
+        # Another string each time: sessions share no results.
+        text = f"Found at {time.perf_counter_ns()}. {RESULT}"
         stub.entered = time.perf_counter()
-        return RESULT
+        return text
 
     text = "Does one of the things that this agent can do, and says what came of it. " * 2
     functions = [

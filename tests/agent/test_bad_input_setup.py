@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -150,9 +149,9 @@ async def test_a_key_that_is_none_is_never_shown(
     else:
         monkeypatch.setenv("ANTHROPIC_API_KEY", key)
     async with world(tmp_path) as here:
-        here.lab.fail_next(
-            "anthropic", status=401, body=json.dumps({"error": {"message": key}}).encode()
-        )
+        if len(key) > 1_000:  # the others are never sent
+            body = json.dumps({"error": {"message": key}}).encode()
+            here.lab.fail_next("anthropic", status=401, body=body)
         async with here.agent().open("s", store=here.url) as session:
             error = await attempt(session)
         assert error is not None
@@ -349,11 +348,9 @@ async def test_two_processes_on_one_session(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         async with here.agent().open("s", store=here.url) as session:
             await session.run("hello")
-        with subprocess.Popen(
-            [sys.executable, "-c", HOLDS, here.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as other:
+        async with await anyio.open_process([sys.executable, "-c", HOLDS, here.url]) as other:
             assert other.stdout is not None
-            assert await anyio.to_thread.run_sync(other.stdout.readline) == b"held\n"
+            assert (await other.stdout.receive()).startswith(b"held")
             with pytest.raises(SessionBusy) as caught:
                 async with here.agent().open("s", store=here.url):
                     pass
@@ -361,6 +358,7 @@ async def test_two_processes_on_one_session(tmp_path: Path) -> None:
             # Another session of the same store is free.
             await here.usable(session="other")
             other.kill()
+            await other.wait()
         await here.usable()  # taken over from the dead
 
 
@@ -375,26 +373,26 @@ async def test_the_same_session_twice_in_one_process(tmp_path: Path) -> None:
         await here.usable()
 
 
-EVENTS: list[tuple[str, bytes, type[AddendumError]]] = [
-    ("no JSON", b"nonsense", LogError),
-    ("an array", b"[]", LogError),
-    ("of a later release", b'{"seq":%d,"time":1,"data":{"type":"x/new"}}', UnknownEvent),
-    ("with a new field", b'{"seq":%d,"time":1,"data":{"type":"turn/start","turn":2,"x":1}}', UnknownEvent),
-    ("out of place", b'{"seq":%d,"time":1,"data":{"type":"turn/start","turn":9}}', LogError),
-    ("of another seq", b'{"seq":99,"time":1,"data":{"type":"turn/start","turn":2}}', LogError),
-]  # fmt: skip
+EVENTS: list[tuple[str, str, type[AddendumError]]] = [
+    ("no JSON", "nonsense", LogError),
+    ("an array", "[]", LogError),
+    ("of a later release", '{"seq":END,"time":1,"data":{"type":"x/new"}}', UnknownEvent),
+    ("with a new field", '{"seq":END,"time":1,"data":{"type":"turn/end","x":1}}', LogError),
+    ("out of place", '{"seq":END,"time":1,"data":{"type":"turn/start","turn":9}}', LogError),
+    ("of another seq", '{"seq":99,"time":1,"data":{"type":"turn/start","turn":2}}', LogError),
+]
 
 
 @pytest.mark.parametrize(("name", "event", "kind"), EVENTS, ids=[name for name, _, _ in EVENTS])
 async def test_a_stored_event_that_is_no_good_stops_only_its_session(
-    name: str, event: bytes, kind: type[AddendumError], tmp_path: Path
+    name: str, event: str, kind: type[AddendumError], tmp_path: Path
 ) -> None:
     async with world(tmp_path) as here:
         async with here.agent().open("s", store=here.url) as session:
             await session.run("hello")
             end = len(session.log)
         with sqlite3.connect(here.place / "sessions.db") as db:
-            data = event % end if b"%d" in event else event
+            data = event.replace("END", str(end)).encode()
             db.execute("INSERT INTO events VALUES ('s', ?, ?)", (end, data))
             db.execute("UPDATE sessions SET events = events + 1")
         db.close()

@@ -32,6 +32,9 @@ pytestmark = pytest.mark.anyio
 OURS = addendum.__path__[0]
 FAN_OUT = 24
 
+SLACK = 60
+"""Lines that a step may vary by; one line a turn would be 350."""
+
 PLACES = [
     ("anthropic:claude-opus-5-5", "auto", "scoped"),
     ("anthropic:claude-opus-5-5", "auto", "kept"),
@@ -187,9 +190,19 @@ async def turn(session: Session, stub: Stub) -> None:
     if number % 5 == 0:
         session.turn_instructions = None if number % 20 == 0 else f"Be brief ({number})."
     if number % 7 == 0:
-        await session.tools.add(tool(f"extra_{number}"))
+        await switch(session)
     stub.calls = FAN_OUT if number % 10 == 0 else 1
     await session.run(f"Where does figure {number} come from?")
+
+
+async def switch(session: Session) -> None:
+    """Add a tool of a new name, or remove the one that was added where that breaks nothing."""
+    names = [each.name for each in session.registry.snapshot().active]
+    extra = [name for name in names if name.startswith("extra_")]
+    if extra and session.current_context().projection != "addition-only":
+        await session.tools.remove(extra[0])
+    else:
+        await session.tools.add(tool(f"extra_{session.log.turns}"))
 
 
 @every_place
@@ -207,9 +220,11 @@ async def test_a_request_encodes_what_is_new(route: str, changes: str, tail: str
         assert now[: len(told)] == told
         fresh = len(now) - len(told) + outside(request.body) - outside(before.body)
         encoded = request.encoded - before.encoded
-        # A moved tail is no block: it is new in the first request of its turn.
-        moved = tail == "moved" and session.log.turns > 0 and number % 2 == 0
-        assert encoded <= fresh + moved, f"request {number}: {encoded} encoded, {fresh} new"
+        if tail == "moved":
+            # What lasts for its turn only is no block of the prefix: the tail, which is new in the
+            # first of a turn's two requests, and reasoning bound to it, in the second.
+            fresh += 1
+        assert encoded <= fresh, f"request {number}: {encoded} encoded, {fresh} new"
         before, told = request, now
     assert len(stub.requests) == 120
     assert sum(b"cache_control" in request.body for request in stub.requests) in (0, 120)
@@ -256,10 +271,10 @@ def counting(stub: Stub) -> Generator[Lines]:
         sys.settrace(before)
 
 
-async def cost(session: Session, stub: Stub, *, switch: bool) -> int:
+async def cost(session: Session, stub: Stub, *, switched: bool) -> int:
     """Return the lines run from a new user message to the transport."""
-    if switch:
-        await session.tools.add(tool(f"extra_{session.log.turns + 1}"))
+    if switched:
+        await switch(session)
     stub.calls = 1
     first = len(stub.requests)
     with counting(stub):
@@ -272,8 +287,8 @@ async def costs(session: Session, stub: Stub, until: int) -> tuple[int, int]:
     while session.log.turns < until:
         await turn(session, stub)
     # The least of a few: now and then one fills a chunk.
-    plain = min([await cost(session, stub, switch=False) for _ in range(4)])
-    return plain, min([await cost(session, stub, switch=True) for _ in range(4)])
+    plain = min([await cost(session, stub, switched=False) for _ in range(4)])
+    return plain, min([await cost(session, stub, switched=True) for _ in range(4)])
 
 
 @every_place
@@ -281,7 +296,8 @@ async def test_nothing_grows_but_the_join(route: str, changes: str, tail: str) -
     async with conversation(route, changes, tail) as (session, stub):
         plain, switched = await costs(session, stub, 50)
         later, later_switched = await costs(session, stub, 400)
-    assert plain > 100
-    assert later <= plain + 10
-    # Tools only ever became more: what looks at each of the active ones grows with them.
-    print(plain, later, switched, later_switched)
+        context = session.current_context()
+    assert 100 < later <= plain + SLACK
+    # The note's own projection looks at all updates of the series, when there is a new one.
+    if context.definitions == "by-value":
+        assert plain < later_switched <= switched + SLACK

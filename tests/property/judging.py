@@ -27,6 +27,7 @@ def rules(route: str) -> CacheRules:
         step=cache.step or 1,
         interval=None,
         lookback=cache.lookback,
+        text_marks=cache.text_marks,
         lifetime=float(cache.default_lifetime_s) or None,
     )
 

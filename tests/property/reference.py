@@ -6,7 +6,10 @@ Nothing here uses the code that is under test: bodies are taken apart anew.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
+
+from tests.property import other_wires
 
 from addendum.log.events import RequestContext
 
@@ -16,13 +19,24 @@ Block = tuple[str, str]
 def blocks(body: bytes, context: RequestContext) -> list[Block]:
     """Return a body's blocks in cache order, without marks and without a moved tail."""
     value = json.loads(body)
+    if other_wires.is_other(value):
+        return other_wires.blocks(
+            value, moved=context.tail == "moved", bound=context.reasoning_bound
+        )
     found: list[Block] = []
     for tool in value.get("tools", []):
         if not tool.get("defer_loading"):
             found.append(("tools", _bare(tool)))
     for block in _content(value.get("system", [])):
         found.append(("system", _bare(block)))
-    for message in value["messages"]:
+    moved = context.tail == "moved"
+    for item in value.get("input", []):
+        if moved and (_is_tail(_text(item)) or item["type"] == "reasoning"):
+            continue
+        # Without its reasoning an item has no id.
+        bare = {key: part for key, part in item.items() if not (moved and key == "id")}
+        found.append((item["type"], _bare(bare)))
+    for message in value.get("messages", []):
         role = message["role"]
         if context.wire == "openai_chat":
             if not (context.tail == "moved" and _is_tail(message.get("content"))):
@@ -50,9 +64,20 @@ def _content(content: Any) -> list[Any]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
+def _text(item: dict[str, Any]) -> str:
+    content = item.get("content")
+    return "".join(part["text"] for part in content) if isinstance(content, list) else ""
+
+
+MARKS = ("cache_control", "prompt_cache_breakpoint")
+
+
 def _bare(value: Any) -> str:
     if isinstance(value, dict):
-        value = {key: part for key, part in value.items() if key != "cache_control"}
+        value = {key: part for key, part in value.items() if key not in MARKS}
+        for key in ("content", "output"):
+            if isinstance(value.get(key), list):
+                value[key] = [_bare(part) for part in value[key]]
     return json.dumps(value, sort_keys=False)
 
 
@@ -63,10 +88,14 @@ def extends(before: list[Block], after: list[Block]) -> bool:
 def callable_names(body: bytes) -> set[str]:
     """Return what a model reading this body may call, apart from our own two tools."""
     value = json.loads(body)
+    if other_wires.is_other(value):
+        return other_wires.callable_names(value)
     names: set[str] = set()
     for tool in value.get("tools", []):
         if not tool.get("defer_loading"):
             names.add(tool["function"]["name"] if "function" in tool else tool["name"])
+    if "input" in value:
+        return _callable_by_items(value["input"], names)
     for message in value["messages"]:
         content = message.get("content")
         if content is None:
@@ -84,6 +113,25 @@ def callable_names(body: bytes) -> set[str]:
                 names |= {*update.get("added_names", []), *update.get("restored", [])}
                 names -= set(update.get("removed", []))
     return names - {"tool_search", "call_tool", "deferred_tools_placeholder"}
+
+
+def _callable_by_items(items: list[dict[str, Any]], names: set[str]) -> set[str]:
+    defined = set(names)
+    for item in items:
+        if item["type"] == "additional_tools":
+            added = {tool["name"] for tool in item["tools"]}
+            defined |= added
+            names |= added
+        elif item.get("role") == "developer" and _text(item).endswith("stay available."):
+            found = re.search(r"do not call: ([^.]*)\.", _text(item))
+            names = defined - set(found[1].split(", ") if found else [])
+        elif _text(item).startswith("<tool_update>"):
+            update = json.loads(_text(item)[len("<tool_update>") : -len("</tool_update>")])
+            for kind in ("added", "changed"):
+                names |= {tool["name"] for tool in update.get(kind, [])}
+            names |= {*update.get("added_names", []), *update.get("restored", [])}
+            names -= set(update.get("removed", []))
+    return names - {"tool_search", "call_tool"}
 
 
 CHANGES = {"add", "remove", "redefine", "on", "off"}

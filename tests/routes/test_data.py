@@ -167,6 +167,42 @@ def test_openai_chat_models(
     assert route.endpoint.url == "https://api.openai.com/v1/chat/completions"
 
 
+@pytest.mark.parametrize(
+    ("model", "kind", "native", "reasons"),
+    [
+        ("gpt-6.1-sol", "boundaries", True, True),
+        ("gpt-6.2-astra-2026-11-01", "boundaries", True, True),
+        ("gpt-5.6-luna", "boundaries", True, True),
+        ("gpt-5.10", "boundaries", True, True),
+        # Below 5.6 others disagree: the safe reading is the dispatcher.
+        ("gpt-5.5-pro", "steps", False, True),
+        ("gpt-5.4-nano", "steps", False, True),
+        ("gpt-5", "steps", False, True),
+        ("o4-mini", "steps", False, True),
+        ("gpt-5-chat-latest", "steps", False, False),
+        ("gpt-4.1", "steps", False, False),
+        ("gpt-4o-mini-2024-07-18", "steps", False, False),
+    ],
+)
+def test_openai_responses_models(model: str, kind: str, native: bool, reasons: bool) -> None:
+    route = resolve(f"openai:{model}", environ={})
+    has = route.capabilities
+    assert (route.wire, route.cache.kind) == ("openai_responses", kind)
+    assert has.encrypted_reasoning is reasons
+    assert has.tool_update == ("addition-only" if native else None)
+    if native:
+        assert (has.definitions, has.removals, has.readd) == ("by-value", "text", "block")
+        assert has.redefine and has.reasoning_bound and has.tail == "kept"
+        assert (route.cache.lookback, route.cache.max_marks) == (20, 3)
+    assert route.endpoint.url == "https://api.openai.com/v1/responses"
+
+
+def test_a_gateway_in_front_of_openai_is_told_of_no_items() -> None:
+    route = resolve("openai:gpt-6.1-sol", base_url="https://gateway.example.com/v1", environ={})
+    assert route.capabilities.tool_update is None
+    assert choose_projection(route, has_servers=True) == "dispatch"
+
+
 def test_a_compatible_endpoint_declares_nothing_a12() -> None:
     route = resolve("compatible:llama3:8b", base_url="http://127.0.0.1:8080/v1", trusted=True)
     assert route.model == "llama3:8b"

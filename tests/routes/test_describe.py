@@ -31,6 +31,7 @@ def test_every_entry_has_exactly_the_keys() -> None:
     assert {entry["route"].split(":")[0] for entry in entries} == {
         "anthropic",
         "deepseek",
+        "openai",
         "openai-chat",
         "compatible",
     }

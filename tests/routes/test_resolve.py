@@ -63,8 +63,8 @@ def test_every_route_takes_dispatch(name: str) -> None:
     ("name", "says"),
     [
         ("antropic:claude-opus-5", "did you mean anthropic"),
-        ("nobody:x", "there are: anthropic, deepseek, openai-chat, compatible"),
-        ("openai:gpt-6.1-sol", "openai-chat"),
+        ("nobody:x", "there are: anthropic, deepseek, openai, openai-chat, compatible"),
+        ("openia:gpt-6.1-sol", "did you mean openai"),
         ("anthropic:claud-opus-5-5", "did you mean claude-opus-5-5"),
         ("anthropic:gpt-4.1", "compatible:MODEL"),
         ("openai-chat:mistral-large", "compatible:MODEL"),

@@ -18,7 +18,15 @@ from addendum.agent.session import Session
 from addendum.log.events import SessionStart
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Store
-from addendum.routes import Lifetime, Route, TailChoice, ToolChanges, resolve
+from addendum.routes import (
+    Lifetime,
+    Route,
+    TailChoice,
+    ToolChanges,
+    choose_projection,
+    context,
+    resolve,
+)
 from addendum.stores import DEFAULT_URL, open_store
 from addendum.tools.catalogue import Pin, read_catalogue
 from addendum.tools.dispatcher import CanDispatch
@@ -151,6 +159,14 @@ class Agent:
         self.transport = transport
         self.pool = pool
         self.clock = clock
+        # What cannot be set up is told now, not in the middle of a turn.
+        context(
+            self.route,
+            choose_projection(self.route, tool_changes, has_servers=self.can_change),
+            tail=tail,
+            caching=caching,
+            ttl=ttl,
+        )
 
     def resolve(self, route: str | Route) -> Route:
         """Return the route that a name means, at this agent's address."""

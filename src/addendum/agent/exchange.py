@@ -36,17 +36,22 @@ async def ask(
     failed: Callable[[ProviderError], None],
     *,
     instruction: str | None = None,
-) -> Answer:
-    """Prepare and send a request; once more in a weaker form if its tool changes are refused."""
+) -> tuple[Answer, RequestContext]:
+    """Prepare and send a request; once more in a weaker form if its tool changes are refused.
+
+    Returns:
+        The answer, and what the request it answers was rendered with.
+    """
+    # A compaction adds nothing to the log in front of it: its settings are the last header's.
+    header = session.log.header
+    config = session.config() if instruction is None or header is None else header.header.config
     for _ in range(3):
-        ready = session.requests.prepare(
-            session.route, context, session.config(), instruction=instruction
-        )
+        ready = session.requests.prepare(session.route, context, config, instruction=instruction)
         try:
-            return await exchange(session, ready, emit, keep, figures)
+            return await exchange(session, ready, emit, keep, figures), context
         except ProviderError as error:
             failed(error)
-            softer = downgrade(session, context, error)
+            softer = await downgrade(session, context, error)
             if softer is None:
                 await session.flush()
                 raise
@@ -113,7 +118,7 @@ async def exchange(
     return answer
 
 
-def downgrade(
+async def downgrade(
     session: Session, context: RequestContext, error: ProviderError
 ) -> RequestContext | None:
     """Return what to go on with after a refusal that names tool-change fields (D7), or None.
@@ -138,6 +143,7 @@ def downgrade(
                 softer.definitions,
             )
         )
+        await session.remember(rejected)
     return softer
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from addendum import encoding
 from addendum.agent.requests import KNOWN_RENDERINGS
@@ -26,7 +26,7 @@ from addendum.log.events import (
     UserMessage,
 )
 from addendum.log.session_log import SessionLog
-from addendum.log.values import Config, Usage
+from addendum.log.values import Usage
 from addendum.prompt.announcements import COMPACTION_INSTRUCTION, compaction_request
 from addendum.prompt.breaks import reasoning_floor
 from addendum.prompt.projector import Projector
@@ -140,7 +140,7 @@ def _again(
     compacts = data.purpose == "compaction"
     instruction = compaction_request(COMPACTION_INSTRUCTION) if compacts else None
     prompt = line.projector.prompt(log, instruction=instruction, floor=floor)
-    body = line.renderer.body(prompt, _config(header.header.config, line.route))
+    body = line.renderer.body(prompt, header.header.config)
     first = log.surface.nodes[0].data if log.surface.nodes else None
     static = first.static if isinstance(first, SystemMessage) else ""
     said = next(
@@ -175,18 +175,6 @@ def _again(
     )
     flags = () if context.wire != "anthropic_messages" else betas(prompt, line.route.block_betas)
     return Replayed(record, event.seq, flags)
-
-
-def _config(config: Config, route: Route) -> Config:
-    """Return a header's settings for a route.
-
-    A compaction may be asked of another route than the one whose settings the last header has.
-    """
-    if (config.provider, config.model) == (route.provider, route.model):
-        return config
-    return structs.replace(
-        config, provider=route.provider, model=route.model, max_tokens=route.max_tokens
-    )
 
 
 def _answers(log: SessionLog) -> dict[int, _Answer]:

@@ -23,14 +23,14 @@ from addendum.log.events import (
 )
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Usage
-from addendum.prompt.blocks import Prompt
+from addendum.prompt.blocks import Native, Prompt
 from addendum.prompt.breaks import cause, difference, reasoning_floor
-from addendum.prompt.projector import Projector, WireFacts
+from addendum.prompt.projector import REASONING, Projector, WireFacts
 from addendum.routes import Route, credentials
 from addendum.wire.answer import Answer, Delta, Parser
 from addendum.wire.anthropic_messages.build import betas
 from addendum.wire.apis import Renderer, Wire, facts, wire
-from addendum.wire.transport import Retry, Transport, WireRequest
+from addendum.wire.transport import ACCEPTED, Framing, Retry, Transport, WireRequest
 
 RENDERING = 1
 """Number of this release's rendering; epochs begun under another keep theirs."""
@@ -112,6 +112,8 @@ class Requests:
         self._scanned = 0
         self._latest: RequestContext | None = None
         self._last_used: dict[str, int] = {}
+        self._sent_at: dict[str, int] = {}
+        self._unanswered: dict[str, dict[str, CacheBreak]] = {}
         self._floors: dict[str, int] = {}
         self._rejected: dict[tuple[str, str], frozenset[str]] = {}
 
@@ -125,10 +127,15 @@ class Requests:
                 self._latest = data
             elif isinstance(data, RequestSent):
                 self._number = data.number
+                self._sent_at[data.route] = event.time
             elif isinstance(data, AssistantMessage):
-                self._last_used[data.route] = event.time
-            elif isinstance(data, CacheBreak) and data.drops_reasoning:
-                self._floors[data.route] = event.seq
+                # A lifetime runs from the start of the request that wrote or read.
+                self._last_used[data.route] = self._sent_at.get(data.route, event.time)
+                self._unanswered.pop(data.route, None)
+            elif isinstance(data, CacheBreak):
+                self._unanswered.setdefault(data.route, {})[data.reason] = data
+                if data.drops_reasoning:
+                    self._floors[data.route] = event.seq
             elif isinstance(data, RouteDowngrade):
                 known = self._rejected.get((data.route, data.endpoint), frozenset())
                 self._rejected[data.route, data.endpoint] = known.union(data.rejected)
@@ -181,7 +188,8 @@ class Requests:
         if any(found.drops_reasoning for found in breaks):
             prompt = self._project(line, route, instruction)
         body = line.renderer.body(prompt, config)
-        headers = _headers(route, prompt)
+        framing = wire(route.wire).framing
+        headers = _headers(route, prompt, body, framing)
         seq, _ = self._contexts[route.name]
         self._number += 1
         log.append(
@@ -199,10 +207,11 @@ class Requests:
             line.last = (prompt, config, len(log) - 1)
         return Ready(
             WireRequest(
-                route.endpoint.url,
+                route.url,
                 headers,
                 body,
                 " or ".join(route.endpoint.key_variables) or None,
+                framing,
             ),
             prompt,
             breaks,
@@ -255,6 +264,8 @@ class Requests:
         self, route: Route, line: _Line, prompt: Prompt, config: Config
     ) -> tuple[CacheBreak, ...]:
         log = self._log
+        # A break declared for a request that nobody answered is still ahead.
+        carried = dict(self._unanswered.get(route.name, {}))
         declared: list[CacheBreak] = []
         if line.last is None:
             if self._number:
@@ -269,9 +280,21 @@ class Requests:
                 )
             elif found is None and self._expired(route, line.context):
                 declared.append(CacheBreak("lifetime passed", route.name, "none"))
+            elif found is None and self._stripped(route, before, prompt):
+                declared.append(CacheBreak("reasoning stripped", route.name, "messages"))
         for found_break in declared:
             log.append(found_break)
-        return tuple(declared)
+            carried.pop(found_break.reason, None)
+        return (*carried.values(), *declared)
+
+    def _stripped(self, route: Route, before: Prompt, after: Prompt) -> bool:
+        """Say whether the provider takes reasoning out of the context at this human message."""
+        if route.capabilities.keeps_reasoning or before.tail_at == after.tail_at:
+            return False
+        return any(
+            isinstance(block, Native) and block.kind in REASONING
+            for block in before.blocks[before.tail_at :]
+        )
 
     def _expired(self, route: Route, context: RequestContext) -> bool:
         used = self._last_used.get(route.name)
@@ -317,10 +340,12 @@ async def send(
     return answer
 
 
-def _headers(route: Route, prompt: Prompt) -> tuple[tuple[str, str], ...]:
-    headers = [("content-type", "application/json"), ("accept", "text/event-stream")]
+def _headers(
+    route: Route, prompt: Prompt, body: bytes, framing: Framing
+) -> tuple[tuple[str, str], ...]:
+    headers = [("content-type", "application/json"), ("accept", ACCEPTED[framing])]
     headers += route.endpoint.headers
-    headers += [(name, secret.reveal()) for name, secret in credentials(route)]
+    headers += [(name, secret.reveal()) for name, secret in credentials(route, body=body)]
     flags = betas(prompt, route.block_betas)
     if flags and route.wire == "anthropic_messages":
         headers.append(("anthropic-beta", ",".join(flags)))

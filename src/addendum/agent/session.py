@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Collection, Generator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,21 +13,24 @@ from anyio.abc import TaskGroup
 
 from addendum.agent.requests import RENDERING, Requests, Sent
 from addendum.agent.results import StreamEvent, TurnDone, TurnResult
+from addendum.agent.step import StepInput
 from addendum.agent.tools import SessionTools
 from addendum.agent.turn import Turn, compact
 from addendum.errors import ConfigurationError
 from addendum.log.events import (
+    Event,
     RequestContext,
     Rewind,
+    SystemMessage,
     ToolPolicy,
     ToolSwitch,
-    TurnStart,
     UserMessage,
 )
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store
 from addendum.log.values import Config, ToolSchema
 from addendum.routes import Route, choose_projection, context
+from addendum.tools.dispatcher import is_dispatchable
 from addendum.tools.functions import ToolContext
 from addendum.tools.history import HistoryFold, ToolHistory
 from addendum.tools.registry import Outcome, Registry, Snapshot
@@ -35,6 +38,10 @@ from addendum.tools.search import TOOL_SEARCH_NAME, answer
 
 if TYPE_CHECKING:
     from addendum.agent.agent import Agent
+
+
+_REMEMBERED = 7 * 86_400.0
+"""Seconds for which other sessions know what an endpoint refused."""
 
 
 class Session:
@@ -84,7 +91,7 @@ class Session:
         self._tasks = tasks
         self._history = HistoryFold()
         self._busy = False
-        self._snapshot: Snapshot | None = None
+        self._learned: dict[str, frozenset[str]] = {}
 
     # -- life -------------------------------------------------------------------------------
 
@@ -103,6 +110,8 @@ class Session:
         tools = {each.name: each for each in switches if each.kind == "tool"}
         added = {name: each.tool for name, each in tools.items() if each.on and each.tool}
         removed = [name for name, each in tools.items() if not each.on]
+        if missing := set(self.agent.disabled) - set(log.disabled):
+            log.append(ToolPolicy(tuple(sorted({*log.disabled, *missing}))))
         if before is None:
             await registry.start(self.agent.limits.server_wait)
             entries = registry.snapshot().entries
@@ -111,10 +120,6 @@ class Session:
             ):
                 registry.bind_search(self._search)
             self.head = registry.snapshot().active
-            if self.agent.disabled and not any(
-                isinstance(event.data, ToolPolicy) for event in log.events
-            ):
-                log.append(ToolPolicy(self.agent.disabled))
             # What was switched before the first request counts, but belongs to no head.
             for name in on:
                 if name in registry.server_names:
@@ -198,9 +203,6 @@ class Session:
         if failure:
             raise failure[0]
 
-    def _one_at_a_time(self) -> _Turnstile:
-        return _Turnstile(self)
-
     # -- what may be called -----------------------------------------------------------------
 
     def tool_history(self) -> ToolHistory:
@@ -209,8 +211,41 @@ class Session:
 
     async def settle(self) -> Snapshot:
         """Return the tools of the coming step; calls are made against it until the next."""
-        self._snapshot = await self.registry.settle(self.agent.limits.server_wait)
-        return self._snapshot
+        return await self.registry.settle(self.agent.limits.server_wait)
+
+    def step_input(self, snapshot: Snapshot) -> StepInput:
+        """Return all that decides what the coming step writes into the log."""
+        return StepInput(
+            self.current_context(),
+            self.config(),
+            snapshot.active,
+            self.head,
+            self.instructions,
+            self.conversation_instructions,
+            self.turn_instructions,
+            snapshot.instructions,
+            self.fresh,
+            self.explicit_series,
+            self.new_head,
+        )
+
+    def wrote_step(self, snapshot: Snapshot, became_head: bool) -> None:
+        """Note that a step was written: what was asked for it is done."""
+        self.fresh = self.explicit_series = self.new_head = False
+        if became_head:
+            self.head = snapshot.active
+
+    def bound_tools(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return the names that are bound on dispatch, and still mean what was bound."""
+        return frozenset(
+            tool.name
+            for tool in self.head_tools()
+            if not tool.defer_loading
+            and (
+                tool.name not in snapshot.entries
+                or snapshot.entries[tool.name].schema.identity() == tool.identity()
+            )
+        ) | {TOOL_SEARCH_NAME}
 
     def head_tools(self) -> tuple[ToolSchema, ...]:
         """Return the tools of the session's head header."""
@@ -228,12 +263,16 @@ class Session:
     def search(self, arguments: bytes | str) -> str:
         """Answer a call of `tool_search` over what could be called now."""
         snapshot = self.registry.snapshot()
-        bound = {tool.name for tool in self.head_tools() if not tool.defer_loading}
-        bound.add(TOOL_SEARCH_NAME)
+        bound = self.bound_tools(snapshot)
         found = [
             (entry.schema, entry.server)
-            for name, entry in snapshot.entries.items()
-            if name not in bound and name not in self.disabled and self._may(name, entry.schema)
+            for entry in snapshot.entries.values()
+            if is_dispatchable(
+                entry.schema,
+                bound=bound,
+                disabled=self.disabled,
+                can_dispatch=self.agent.dispatch.can_dispatch,
+            )
         ]
         current = self.current_context()
         return answer(
@@ -242,13 +281,6 @@ class Session:
             dispatch=current.projection == "dispatch",
             servers=self.registry.server_names,
         )
-
-    def _may(self, name: str, schema: ToolSchema) -> bool:
-        rule = self.agent.dispatch.can_dispatch
-        try:
-            return rule is None or bool(rule(name, schema))
-        except Exception:
-            return False
 
     # -- the route --------------------------------------------------------------------------
 
@@ -277,9 +309,14 @@ class Session:
         agent, route = self.agent, self.route
         recorded = self.requests.recorded(route.name)
         asked = {
-            "projection": agent.tool_changes != "auto" or self.surprised,
+            "projection": agent.tool_changes != "auto"
+            or self.surprised
+            or bool(route.facts)
+            # What can meet changes now needs no rebinding any more.
+            or (recorded is not None and recorded.projection == "rebind" and agent.can_change),
+            "definitions": bool(route.facts),
             "tail": agent.tail != "auto",
-            "caching": not agent.caching,
+            "caching": recorded is not None and recorded.caching != agent.caching,
             "ttl": agent.ttl is not None,
         }
         if recorded is not None and not any(asked.values()):
@@ -298,7 +335,7 @@ class Session:
             caching=agent.caching,
             ttl=agent.ttl,
             rendering=RENDERING,
-            rejected=self.requests.rejected(route),
+            rejected=self.requests.rejected(route) | self._learned.get(self._endpoint, frozenset()),
         )
         if recorded is None or any(
             on and getattr(recorded, name) != getattr(fresh, name) for name, on in asked.items()
@@ -327,28 +364,23 @@ class Session:
         """
         with self._one_at_a_time():
             log = self.log
-            starts = {
-                event.data.turn: event.seq
-                for event in log.events
-                if isinstance(event.data, TurnStart)
+            nodes = log.surface.nodes
+            places = {
+                node.data.turn: place
+                for place, node in reversed(list(enumerate(nodes)))
+                if isinstance(node.data, UserMessage)
             }
-            live = [
-                node.data.turn for node in log.surface.nodes if isinstance(node.data, UserMessage)
-            ]
-            if turns < 1 or turns > len(set(live)):
+            if turns < 1 or turns > len(places):
                 raise ConfigurationError(
-                    f"cannot rewind {turns} turns; the conversation has {len(set(live))}",
+                    f"cannot rewind {turns} turns; the conversation has {len(places)}",
                     session=self.id,
                 )
-            turn = sorted(set(live))[-turns]
-            cut = [node.seq for node in log.surface.nodes[1:] if node.seq > starts[turn]] or [
-                log.surface.nodes[-1].seq
-            ]
-            if len(log.surface.nodes) == 1 or (
-                isinstance(log.surface.nodes[0].data, UserMessage)
-                and log.surface.nodes[0].seq > starts[turn]
-            ):
-                cut = [node.seq for node in log.surface.nodes if node.seq > starts[turn]]
+            turn = sorted(places)[-turns]
+            first = places[turn]
+            # A prompt that this turn appended goes with it; the head stays.
+            while first > 1 and _appended(nodes[first - 1]):
+                first -= 1
+            cut = [node.seq for node in nodes[first:]]
             event = log.append(Rewind(turn), replace=(cut[0], cut[-1]))
             await self.flush()
             return event.seq
@@ -392,31 +424,48 @@ class Session:
                 await self._store.release(lease)
         async with self.agent.open(name, store=self._store) as session:
             session.use(self.route)
+            session.instructions = self.instructions
+            session.conversation_instructions = self.conversation_instructions
+            session.turn_instructions = self.turn_instructions
+            session.registry.hand_over(self.registry)
             yield session
 
-    def _enter(self) -> None:
+    # -- what an endpoint refused -------------------------------------------------------------
+
+    async def learn(self) -> None:
+        """Read what the route's endpoint refused in other sessions, once."""
+        key = self._endpoint
+        if key not in self._learned:
+            stored = await self._store.get("downgrade", key)
+            self._learned[key] = frozenset(stored.decode().split() if stored else ())
+
+    async def remember(self, rejected: Collection[str]) -> None:
+        """Keep what the endpoint refused, so that new sessions need not find out; it expires."""
+        self._learned[self._endpoint] = self._learned.get(self._endpoint, frozenset()) | set(
+            rejected
+        )
+        text = " ".join(sorted(self._learned[self._endpoint]))
+        expires = int((self.agent.clock() + _REMEMBERED) * 1000)
+        await self._store.put("downgrade", self._endpoint, text.encode(), expires=expires)
+
+    @property
+    def _endpoint(self) -> str:
+        return f"{self.route.name} {self.route.endpoint.base_url}"
+
+    @contextlib.contextmanager
+    def _one_at_a_time(self) -> Generator[None]:
+        """Let one turn in at a time."""
         if self._busy:
             raise ConfigurationError(
                 "a turn is running in this session; wait for it or cancel it first",
                 session=self.id,
             )
         self._busy = True
-
-    def _leave(self) -> None:
-        self._busy = False
-
-
-class _Turnstile:
-    """Lets one turn in at a time."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def __enter__(self) -> None:
-        self._session._enter()  # pyright: ignore[reportPrivateUsage]
-
-    def __exit__(self, *_: object) -> None:
-        self._session._leave()  # pyright: ignore[reportPrivateUsage]
+        try:
+            yield
+        finally:
+            self._busy = False
 
 
-Emit = Callable[[StreamEvent], None]
+def _appended(node: Event) -> bool:
+    return isinstance(node.data, SystemMessage)

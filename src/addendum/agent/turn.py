@@ -20,23 +20,21 @@ from addendum.agent.results import (
     TurnResult,
     total,
 )
+from addendum.agent.step import log_step
 from addendum.errors import AddendumError, ConfigurationError, LimitReached, ProviderError
 from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
     CompactionSummary,
     RequestContext,
-    ServerInstructions,
     StepEnd,
     StepStart,
     ToolCall,
     ToolResult,
     TurnEnd,
     TurnStart,
-    UserMessage,
 )
-from addendum.log.headers import log_header, log_prompt, moved_since_request, names_changed
-from addendum.log.values import Call, Header, Usage
+from addendum.log.values import Call, Usage
 from addendum.prompt.announcements import COMPACTION_INSTRUCTION, compaction_request
 from addendum.routes import credentials
 from addendum.tools.dispatcher import (
@@ -138,8 +136,8 @@ class Turn:
         session, log = self._session, self._session.log
         for step in range(1, session.agent.limits.steps + 1):
             log.append(StepStart(turn, step))
-            snapshot, context = await self._prepare(turn, step, text if step == 1 else None)
-            answer = await self._ask(context)
+            snapshot, context = await self._prepare(text if step == 1 else None)
+            answer, context = await self._ask(context)
             planned, message = self._understand(turn, step, answer, snapshot, context)
             log.append(message)
             if planned:
@@ -156,62 +154,20 @@ class Turn:
 
     # -- before the request -----------------------------------------------------------------
 
-    async def _prepare(
-        self, turn: int, step: int, text: str | None
-    ) -> tuple[Snapshot, RequestContext]:
+    async def _prepare(self, text: str | None) -> tuple[Snapshot, RequestContext]:
         """Log what the request is made of, in its fixed order."""
-        session, log = self._session, self._session.log
+        session = self._session
         snapshot = await session.settle()
-        context = session.current_context()
-        header = Header(session.config(), snapshot.active)
-        series = session.explicit_series or moved_since_request(log)
-        rewritten = log_prompt(
-            log,
-            encoding.clean(session.instructions),
-            encoding.clean(session.conversation_instructions),
-            appendable=context.prompt_update,
-            new_series=series
-            or session.new_head
-            or (context.projection == "rebind" and names_changed(log, header)),
-        )
-        if text is not None:
-            tail = session.turn_instructions
-            log.append(UserMessage(turn, text, None if tail is None else encoding.clean(tail)))
-        self._log_instructions(turn, step, snapshot)
-        if log.header is None and session.head != snapshot.active:
-            log_header(log, Header(header.config, session.head), first=True, series=False)
-            log_header(log, header, first=False, series=False)
-        else:
-            log_header(
-                log,
-                header,
-                first=session.fresh,
-                series=series or rewritten,
-                head=session.new_head,
-            )
-        session.fresh = session.explicit_series = False
-        if session.new_head:
-            session.new_head, session.head = False, snapshot.active
-        session.requests.log_context(context)
-        return snapshot, context
-
-    def _log_instructions(self, turn: int, step: int, snapshot: Snapshot) -> None:
-        """Log what a server says about itself when its tools are first offered."""
-        if not snapshot.instructions:
-            return
-        log = self._session.log
-        told = {
-            (node.data.server, node.data.text)
-            for node in log.surface.notes[ServerInstructions]
-            if isinstance(node.data, ServerInstructions)
-        }
-        for server, text in snapshot.instructions.items():
-            if (server, text) not in told:
-                log.append(ServerInstructions(turn, step, server, text))
+        await session.learn()
+        given = session.step_input(snapshot)
+        became_head = log_step(session.log, given, text)
+        session.wrote_step(snapshot, became_head)
+        session.requests.log_context(given.context)
+        return snapshot, given.context
 
     # -- the request ------------------------------------------------------------------------
 
-    async def _ask(self, context: RequestContext) -> Answer:
+    async def _ask(self, context: RequestContext) -> tuple[Answer, RequestContext]:
         answer = await ask(
             self._session, context, self._emit, self._keep, self._figures, self._attempt
         )
@@ -249,10 +205,11 @@ class Turn:
         session = self._session
         dispatch = context.projection == "dispatch"
         registry = {name: entry.schema for name, entry in snapshot.entries.items()}
-        bound = _bound(session, snapshot) if dispatch else frozenset(registry)
+        bound = session.bound_tools(snapshot) if dispatch else frozenset(registry)
         planned: list[Planned] = []
         calls: list[Call] = []
         envelopes: dict[str, str] = {}
+        as_text = wire(context.wire).facts.string_arguments
         native = answer.native
         for given in answer.calls:
             call = msgspec.structs.replace(given, name=legal_name(given.name))
@@ -281,7 +238,7 @@ class Turn:
                 calls.append(Call(found.call.id, found.call.name, found.given, found.call.origin))
             real = calls[-1]
             if dispatch and real.origin == "direct" and real.name not in bound:
-                envelopes[call.id] = rewrite_direct_call(real)
+                envelopes[call.id] = rewrite_direct_call(real, string_arguments=as_text)
         if envelopes:
             native = wire(context.wire).rewrite(native, envelopes, TOOL_DISPATCHER_NAME)
         return planned, AssistantMessage(
@@ -341,20 +298,6 @@ class Turn:
         )
 
 
-def _bound(session: Session, snapshot: Snapshot) -> frozenset[str]:
-    """Return the bound names whose definition is still the one that was bound."""
-    head = session.head_tools()
-    return frozenset(
-        tool.name
-        for tool in head
-        if not tool.defer_loading
-        and (
-            tool.name not in snapshot.entries
-            or snapshot.entries[tool.name].schema.identity() == tool.identity()
-        )
-    ) | {TOOL_SEARCH_NAME}
-
-
 def _search_entry(session: Session) -> Entry:
     async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
         return Outcome(session.search(arguments))
@@ -372,7 +315,7 @@ async def compact(session: Session, summary: str | None) -> str:
     if summary is None:
         context = session.current_context()
         session.requests.log_context(context)
-        answer = await ask(
+        answer, _ = await ask(
             session,
             context,
             lambda _: None,

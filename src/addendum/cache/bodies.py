@@ -44,12 +44,13 @@ def marks_are_legal(readings: Sequence[Reading], rules: CacheRules) -> Iterator[
         if rules.kind == "boundaries" and not reading.explicit_only:
             limit -= 1  # the implicit boundary is one of them
         marked = [each for each in reading.segments if each.marks]
+        closed = beside_tools(reading.segments) if rules.text_marks else frozenset[int]()
         total = sum(each.marks for each in marked)
         if total > limit:
             yield violation("V4", reading, marked[-1].path, f"{total} marks, but {limit} are taken")
         short = False
         for each in marked:
-            problem = _misplaced(each)
+            problem = _misplaced(each, id(each) in closed)
             if problem:
                 yield violation("V4", reading, each.path, f"a mark stands {problem}")
             if each.mark == "1h" and short:
@@ -58,7 +59,15 @@ def marks_are_legal(readings: Sequence[Reading], rules: CacheRules) -> Iterator[
             short = short or each.mark == "5m"
 
 
-def _misplaced(segment: Segment) -> str:
+def beside_tools(segments: Sequence[Segment]) -> frozenset[int]:
+    """Return the identities of tools, and of segments whose message holds a call or a result."""
+    busy = {each.message for each in segments if each.opens or each.answers}
+    return frozenset(id(each) for each in segments if each.kind == "tool" or each.message in busy)
+
+
+def _misplaced(segment: Segment, closed: bool) -> str:
+    if closed:
+        return "on a tool or beside a call or a result, where this route takes none"
     if segment.misplaced:
         return "inside a block instead of on it"
     if segment.deferred:

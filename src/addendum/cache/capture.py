@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from addendum import encoding
 from addendum.cache.record import Declared, RequestRecord
@@ -20,10 +21,14 @@ from addendum.wire.segment import Json, blocks, fields, objects
 
 ANTHROPIC = "anthropic_messages"
 CHAT = "openai_chat"
+RESPONSES = "openai_responses"
+CONVERSE = "bedrock_converse"
+GEMINI = "gemini"
 
-_OTHERS = {"input": "OpenAI Responses", "contents": "Gemini", "inferenceConfig": "Bedrock Converse"}
-"""Fields that tell wires which nothing here takes apart yet."""
+_ELSEWHERE = ("previous_response_id", "conversation")
+"""Fields by which a request goes on from what the provider keeps."""
 
+_MODEL = re.compile(r"/models?/([^/:]+)[:/]")
 _NO_PROMPT = ("/count_tokens", "/batches", "/embeddings", "/moderations")
 _ANTHROPIC_BLOCKS = frozenset({"tool_use", "tool_result", "tool_addition", "thinking"})
 
@@ -39,7 +44,7 @@ class Known(Struct, frozen=True, omit_defaults=True):
     time_answered: float | None = None
     strategy: Projection = "in-history"
     definitions: Definitions = "by-reference"
-    removals: str = "text"
+    removals: Literal["block", "omit", "text"] = "text"
     tail: TailMode = "kept"
     bound: bool = False
     tail_text: str | None = None
@@ -47,7 +52,8 @@ class Known(Struct, frozen=True, omit_defaults=True):
     head: str | None = None
     static_blocks: int = 1
     declared: tuple[Declared, ...] = ()
-    purpose: str = "turn"
+    purpose: Literal["turn", "compaction"] = "turn"
+    status: Literal["answered", "failed"] = "answered"
 
 
 class Capture(Struct, frozen=True):
@@ -60,6 +66,7 @@ class Capture(Struct, frozen=True):
         headers: Headers with names in lower case; secrets are not kept.
         usage: What the provider counted.
         time: Seconds since the epoch; None if it was not kept.
+        answered: When its answer had ended, likewise.
         status: HTTP status; None if it was not kept.
         session: The conversation, if whoever captured it said so.
         known: What addendum knows of it, for requests of its own.
@@ -71,6 +78,7 @@ class Capture(Struct, frozen=True):
     headers: Mapping[str, str] = {}
     usage: Usage = Usage()
     time: float | None = None
+    answered: float | None = None
     status: int | None = None
     session: str | None = None
     known: Known | None = None
@@ -97,20 +105,37 @@ def wire_of(url: str, headers: Mapping[str, str], body: Json) -> str:
     Raises:
         ContentError: It is no request to a model, or its wire is not known here.
     """
+    for name in _ELSEWHERE:
+        if body.get(name):
+            raise ContentError(
+                f"its history lies with the provider ({name}); send whole histories to check them"
+            )
+    if isinstance(body.get("contents"), list):
+        return GEMINI
+    if not isinstance(body.get("messages"), list):
+        if "model" in body and isinstance(body.get("input"), list | str):
+            return RESPONSES
+        raise ContentError(
+            "it is no request to a model, which has a list `messages`, `input` or `contents`; "
+            "capture whole bodies"
+        )
     path = urlsplit(url).path.rstrip("/") if url else ""
-    if not isinstance(body.get("messages"), list) or "inferenceConfig" in body:
-        for name, wire in _OTHERS.items():
-            if name in body:
-                raise ContentError(
-                    f"{wire} bodies cannot be checked yet; Anthropic Messages and Chat "
-                    "Completions bodies can"
-                )
-        raise ContentError("a request to a model has a list `messages`; capture whole bodies")
     if path.endswith("/chat/completions"):
         return CHAT
+    if path.endswith(("/converse", "/converse-stream")) or _looks_converse(body):
+        return CONVERSE
     if path.endswith("/messages") or "anthropic-version" in headers or "anthropic_version" in body:
         return ANTHROPIC
     return ANTHROPIC if _looks_anthropic(body) else CHAT
+
+
+def _looks_converse(body: Json) -> bool:
+    if "inferenceConfig" in body or "toolConfig" in body:
+        return True
+    parts = [
+        each for message in objects(body["messages"]) for each in objects(message.get("content"))
+    ]
+    return bool(parts) and not any("type" in each for each in parts)
 
 
 def _looks_anthropic(body: Json) -> bool:
@@ -122,6 +147,12 @@ def _looks_anthropic(body: Json) -> bool:
         if any(each.get("type") in _ANTHROPIC_BLOCKS for each in blocks(message.get("content"))):
             return True
     return str(body.get("model", "")).startswith("claude")
+
+
+def model_of(url: str, body: Json) -> str:
+    """Return the model that a request asks: two wires name it in the address."""
+    found = _MODEL.search(urlsplit(url).path) if url else None
+    return str(body.get("model") or (unquote(found.group(1)) if found else ""))
 
 
 def route_of(url: str, wire: str, model: str) -> Route | None:
@@ -145,7 +176,7 @@ def route_of(url: str, wire: str, model: str) -> Route | None:
 
 def fallback_rules(bodies: Sequence[bytes]) -> CacheRules:
     """Return rules for a model that nothing is known of: marks count where somebody sets some."""
-    marked = any(b'"cache_control"' in body for body in bodies)
+    marked = any(b'"cache_control"' in body or b'"cachePoint"' in body for body in bodies)
     return CacheRules("marks", minimum=4096) if marked else CacheRules("none")
 
 
@@ -160,7 +191,6 @@ def record_of(capture: Capture, n: int, session: str) -> RequestRecord:
     Raises:
         ContentError: It is no request to a model, or its wire is not known here.
     """
-    failed = capture.status is not None and capture.status >= 400
     if capture.known is not None:
         given = {
             name: getattr(capture.known, name)
@@ -173,12 +203,12 @@ def record_of(capture: Capture, n: int, session: str) -> RequestRecord:
             body=capture.body,
             usage=capture.usage,
             time_sent=capture.time or 0.0,
-            status="failed" if failed else "answered",
             **given,
         )
+    failed = capture.status is not None and not 0 < capture.status < 400
     body = fields(encoding.decode(capture.body))
     wire = wire_of(capture.url, capture.headers, body)
-    model = str(body.get("model", ""))
+    model = model_of(capture.url, body)
     route = route_of(capture.url, wire, model)
     return RequestRecord(
         n=n,
@@ -189,6 +219,7 @@ def record_of(capture: Capture, n: int, session: str) -> RequestRecord:
         body=capture.body,
         usage=capture.usage,
         time_sent=capture.time or 0.0,
+        time_answered=None if capture.time is None else capture.answered,
         status="failed" if failed else "answered",
         strategy="in-history" if b'"tool_addition"' in capture.body else "rebind",
     )
@@ -209,8 +240,3 @@ def read_known(value: Any) -> Known:
         return msgspec.convert(value, Known, strict=True)
     except msgspec.ValidationError as error:
         raise ContentError(f"`addendum` is not what an export writes ({error})") from error
-
-
-def with_where(capture: Capture, where: str) -> Capture:
-    """Return a capture that names another place."""
-    return structs.replace(capture, where=where)

@@ -54,6 +54,8 @@ SETTINGS: Mapping[str, Words] = {
     "thinking": Words("unavailable", "reasoning_effort_changed"),
     "output_config": Words("unavailable", "reasoning_effort_changed"),
     "reasoning_effort": Words("unavailable", "reasoning_effort_changed"),
+    "reasoning": Words("unavailable", "reasoning_effort_changed"),
+    "text": Words("unavailable", "text_format_changed"),
     "verbosity": Words(None, "verbosity_changed"),
     "response_format": Words("unavailable", "text_format_changed"),
     "service_tier": Words(None, "service_tier_changed"),

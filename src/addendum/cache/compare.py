@@ -29,9 +29,11 @@ _MOST_PAIRS = 4_000_000
 """Beyond so many pairs of segments, those in the middle are paired by their place alone."""
 
 _BEFORE = 24
-_MESSAGE_PARTS = frozenset(
-    "role content tool_calls tools reasoning_content reasoning reasoning_details".split()
+_OWN = frozenset(
+    "role content tool_calls tools reasoning_content reasoning reasoning_details "
+    "type output call_id id status".split()
 )
+"""Fields that are no part of a message's head: they are segments of their own, or no text."""
 
 
 class Change(Struct, frozen=True):
@@ -288,7 +290,9 @@ def _value(body: Json, segment: Segment) -> Any:
         return value
     bare = unmarked(cast(Json, value))
     if segment.type == "message":
-        return {name: each for name, each in bare.items() if name not in _MESSAGE_PARTS}
+        return {name: each for name, each in bare.items() if name not in _OWN}
+    if segment.path.startswith("input["):
+        return {name: each for name, each in bare.items() if name not in ("id", "status")}
     return bare
 
 

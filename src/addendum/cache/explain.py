@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from addendum.cache.causes import CAUSES, area_of, words
+from addendum.cache.causes import AREAS, CAUSES, area_of, words
 from addendum.cache.compare import First, SettingChange, compare
 from addendum.cache.cost import again
 from addendum.cache.figures import PROVIDER, Row
@@ -98,7 +98,7 @@ def _explained(row: Row, base: Reading, own: Reading, route: Route) -> Explanati
         at = "settings" if key == "settings" else miss.at
     cause = CAUSES[key]
     # What is out of reach, or was lost, has no part that changed.
-    area = "none" if key in ("unreached", PROVIDER) else at
+    area = "none" if key in ("unreached", PROVIDER) else key if key in AREAS else at
     said = words(key, area, changed)
     return Explanation(
         n=row.n,

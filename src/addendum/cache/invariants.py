@@ -11,6 +11,7 @@ from itertools import groupby
 
 from addendum.cache.bodies import (
     Violation,
+    beside_tools,
     calls_are_answered,
     marks_are_legal,
     names_are_known,
@@ -145,7 +146,7 @@ def prefix_is_reached(readings: Sequence[Reading], rules: CacheRules) -> Iterato
         return
     for at, reading in enumerate(readings):
         if rules.kind == "marks" and reading.record.purpose == "turn":
-            yield from _unmarked_ends(reading)
+            yield from _unmarked_ends(reading, rules)
         base, limit = session_base(reading, readings[:at], rules)
         if base is None or reading.record.declared:
             continue
@@ -160,12 +161,17 @@ def prefix_is_reached(readings: Sequence[Reading], rules: CacheRules) -> Iterato
             yield violation("V10", reading, reading.rendered[end - 1].path, text)
 
 
-def _unmarked_ends(reading: Reading) -> Iterator[Violation]:
+def _unmarked_ends(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
     rendered = reading.rendered
+    closed = beside_tools(rendered) if rules.text_marks else frozenset[int]()
     own = [
         at
         for at, each in enumerate(rendered)
-        if each.kind == "message" and each.markable and not each.tail and each.role != "system"
+        if each.kind == "message"
+        and each.markable
+        and not each.tail
+        and each.role != "system"
+        and id(each) not in closed
     ]
     marks = [at for at, each in enumerate(rendered) if each.mark is not None]
     if own and not any(at >= own[-1] for at in marks):

@@ -16,7 +16,10 @@ from msgspec import Struct
 from addendum.errors import ConfigurationError
 from addendum.log.values import BreakReason, Definitions, Projection, TailMode, Usage
 from addendum.wire.anthropic_messages import segments as anthropic_messages
+from addendum.wire.bedrock_converse import segments as bedrock_converse
+from addendum.wire.gemini import segments as gemini
 from addendum.wire.openai_chat import segments as openai_chat
+from addendum.wire.openai_responses import segments as openai_responses
 from addendum.wire.segment import Json, Segment, fields, parse
 
 Count: TypeAlias = Callable[[Segment], int]
@@ -178,7 +181,13 @@ class Wire(Protocol):
         ...
 
 
-_WIRES: dict[str, Wire] = {"anthropic_messages": anthropic_messages, "openai_chat": openai_chat}
+_WIRES: dict[str, Wire] = {
+    "anthropic_messages": anthropic_messages,
+    "openai_chat": openai_chat,
+    "openai_responses": openai_responses,
+    "bedrock_converse": bedrock_converse,
+    "gemini": gemini,
+}
 
 
 def wire_of(record: RequestRecord) -> Wire:

@@ -15,7 +15,11 @@ from addendum import encoding
 from addendum.errors import AddendumError
 from addendum.log.values import Usage
 from addendum.wire.anthropic_messages.parse import parse_body
+from addendum.wire.aws_event_stream import AwsEventParser
+from addendum.wire.bedrock_converse.parse import read_usage as read_converse
+from addendum.wire.gemini.parse import read_usage as read_gemini
 from addendum.wire.openai_chat.usage import read_usage
+from addendum.wire.openai_responses.parse import parse_body as parse_response
 from addendum.wire.segment import Json, fields
 from addendum.wire.sse import SseParser
 
@@ -47,7 +51,11 @@ def usage_of(wire: str, value: Any) -> Usage:
     raw = encoding.encode(said)
     if wire == "anthropic_messages":
         return parse_body(b'{"type":"message","content":[],"usage":' + raw + b"}").usage
-    return read_usage(Raw(raw))
+    if wire == "openai_responses":
+        return parse_response(b'{"output":[],"usage":' + raw + b"}").usage
+    if wire == "bedrock_converse":
+        return read_converse(Raw(raw))
+    return read_gemini(Raw(raw)) if wire == "gemini" else read_usage(Raw(raw))
 
 
 def usage_in(wire: str, answer: bytes | str, coding: str = "") -> Usage:
@@ -64,9 +72,7 @@ def usage_in(wire: str, answer: bytes | str, coding: str = "") -> Usage:
     data = answer.encode("utf-8", "replace") if isinstance(answer, str) else answer
     try:
         plain = _unzipped(data[:MAX_ANSWER], coding)
-        if plain.lstrip()[:1] == b"{":
-            return usage_of(wire, _stated(encoding.decode(plain)))
-        return usage_of(wire, _streamed(plain))
+        return usage_of(wire, _stated_in(wire, plain))
     except (AddendumError, zlib.error):
         return Usage()
 
@@ -80,18 +86,28 @@ def _unzipped(data: bytes, coding: str) -> bytes:
     return zlib.decompressobj(bits).decompress(data, MAX_ANSWER)
 
 
+def _stated_in(wire: str, data: bytes) -> Json:
+    """Return the usage of an answer: what a later event says counts, null says nothing."""
+    found: Json = {}
+    for value in _events(wire, data):
+        found |= {name: each for name, each in _stated(value).items() if each is not None}
+    return found
+
+
+def _events(wire: str, data: bytes) -> list[Any]:
+    start = data.lstrip()[:1]
+    if start in (b"{", b"["):
+        value = encoding.decode(data)
+        return cast("list[Any]", value) if isinstance(value, list) else [value]
+    parser = AwsEventParser() if wire == "bedrock_converse" else SseParser()
+    events = (*parser.feed(data), *parser.close())
+    return [encoding.decode(event.data) for event in events if b"sage" in event.data]
+
+
 def _stated(value: Any) -> Json:
     said = fields(value)
-    return fields(said.get("usage")) or fields(fields(said.get("message")).get("usage"))
-
-
-def _streamed(data: bytes) -> Json:
-    """Return the usage that events state: what a later one says counts, null says nothing."""
-    parser = SseParser()
-    found: Json = {}
-    for event in (*parser.feed(data), *parser.close()):
-        if b"usage" not in event.data:
-            continue
-        stated = _stated(cast(Any, encoding.decode(event.data)))
-        found |= {name: value for name, value in stated.items() if value is not None}
-    return found
+    for holder in (said, fields(said.get("message")), fields(said.get("response"))):
+        for name in ("usage", "usageMetadata"):
+            if isinstance(holder.get(name), dict):
+                return fields(holder[name])
+    return {}

@@ -40,6 +40,8 @@ class CacheRules(Struct, frozen=True):
         lookback: Positions that a walk from a mark covers, the mark's own among them (`marks`).
         runs: Block types of which a run shares one position (`marks`).
         max_marks: Marks that a request may carry; in `boundaries` the implicit one counts.
+        text_marks: Whether marks are taken only on prompt text and in messages that hold nothing
+            but text (`marks`).
         lifetimes: Seconds an entry lives by the mark that wrote it (`marks`).
         lifetime: Seconds an entry lives otherwise; None if it is not known to end.
         fresh: Tokens at a prompt's end that are evaluated each time, whatever is stored.
@@ -56,6 +58,7 @@ class CacheRules(Struct, frozen=True):
     lookback: int = 20
     runs: tuple[str, ...] = ("tool_use", "tool_result")
     max_marks: int = 4
+    text_marks: bool = False
     lifetimes: tuple[tuple[str, float], ...] = (("5m", 300.0), ("1h", 3600.0))
     lifetime: float | None = None
     fresh: int = 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from addendum.cli.live import asked_for_live, live_options, run_live
 from addendum.cli.run import problems
 from addendum.cli.terminal import json_option, line, number, percent, print_json, run_async, style
 from addendum.routes import resolve
@@ -41,14 +43,24 @@ undecl.   misses without a reason that was logged before the request was sent"""
 )
 @click.option("--route", "routes", multiple=True, metavar="R", help="A route; may be repeated.")
 @click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="A scenario variable.")
+@live_options
 @json_option
-def demo(scenario: str, routes: tuple[str, ...], values: tuple[str, ...], as_json: bool) -> None:
+def demo(
+    scenario: str, routes: tuple[str, ...], values: tuple[str, ...], as_json: bool, **live: Any
+) -> None:
     """Play a scenario in the lab on each route, beside writing the tool list anew.
 
     Unless routes or another scenario are asked for, a real engine measures a small scenario of
     its own as well. Needs no key and no network. Exit code 1 if a rule is broken or a miss was
     not declared.
+
+    With --live a small scenario is measured at the route's own endpoint: that needs a key and
+    costs money, which is said first and asked for.
     """
+    own = scenario != SCENARIO or bool(values)
+    asked = asked_for_live(routes, own, as_json, live)
+    if asked is not None:
+        raise click.exceptions.Exit(run_live(*asked))
     from addendum.lab.places import given_values
     from addendum.lab.scenario_file import find
 
@@ -57,17 +69,17 @@ def demo(scenario: str, routes: tuple[str, ...], values: tuple[str, ...], as_jso
         resolve(route, environ={})  # a wrong name is told before anything is printed
     runs: list[tuple[Run, Run]] = []
     if not as_json:
-        click.echo(f"{_size(found)}; simulated by published rules\n\n{_heads()}")
+        click.echo(f"{_size(found)}; simulated by published rules\n\n{table_heads()}")
     for route in routes or ROUTES:
         runs.append(run_async(_pair, found, route))
         if not as_json:
-            click.echo(_rows(*runs[-1]))
+            click.echo(table_rows(*runs[-1]))
     why = _measure(runs, quiet=as_json) if scenario == SCENARIO and not routes else None
     if as_json:
         said = {} if why is None else {"engine_unavailable": why}
         print_json({"runs": [each.json() for pair in runs for each in pair], **said})
     else:
-        click.echo(_end(runs))
+        click.echo(table_end(runs))
     if not all(each.holds for pair in runs for each in pair):
         raise click.exceptions.Exit(1)
 
@@ -102,7 +114,7 @@ def _measure(runs: list[tuple[Run, Run]], quiet: bool) -> str | None:
                 click.echo(f"\n{_size(scenario)}; a token is a byte\n{line(by, 79)}")
                 titled = True
             if not quiet:
-                click.echo(_rows(*runs[-1]))
+                click.echo(table_rows(*runs[-1]))
     except EngineUnavailable as error:
         if not quiet:
             click.echo(f"\n{line(f'No real engine: {error}', 79)}")
@@ -119,7 +131,8 @@ def _size(scenario: Scenario) -> str:
     return f"{line(scenario.name, 30)}: {len(turns)} turns, {requests} requests"
 
 
-def _heads() -> str:
+def table_heads() -> str:
+    """Return the table's titles."""
     head = "".join(each.rjust(wide) for each, wide in zip(_HEADS, _WIDTHS, strict=True))
     return style(f"{'':{_LABEL}}{head}", bold=True)
 
@@ -128,8 +141,9 @@ _LABEL = 27
 _WIDTHS = (8, 10, 9, 10, 8, 8)
 
 
-def _rows(ours: Run, rebinding: Run) -> str:
-    return "\n".join([style(line(ours.route, 79), bold=True), _row(ours), _row(rebinding)])
+def table_rows(*runs: Run) -> str:
+    """Return a route's rows: its name, and one row a run."""
+    return "\n".join([style(line(runs[0].route, 79), bold=True), *(_row(run) for run in runs)])
 
 
 def _row(run: Run) -> str:
@@ -155,9 +169,14 @@ def _told(run: Run) -> str:
     return context.projection
 
 
-def _end(runs: list[tuple[Run, Run]]) -> str:
+def table_end(runs: Sequence[tuple[Run, ...]]) -> str:
+    """Return what stands below the table: its words, what was broken, whether all rules hold.
+
+    Args:
+        runs: The runs of each route, ours first.
+    """
     lines = ["", _LEGEND]
-    for ours, _ in runs:
+    for ours, *_ in runs:
         for reason, lost in ours.broken().items():
             lines.append(line(f"{ours.route}: {number(lost)} tokens broken: {reason}", 79))
         lines += [line(f"{ours.route}: {note}", 79) for note in ours.notes()]

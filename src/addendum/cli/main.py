@@ -27,6 +27,10 @@ COMMANDS = {
     "sessions": ("addendum.cli.sessions", "List the sessions of a store."),
     "show": ("addendum.cli.show", "Show a session's log."),
     "tools": ("addendum.cli.tools", "Say which tools a session could call; pin server tools."),
+    "why": ("addendum.cli.why", "Say why requests read less from the cache than expected."),
+    "diff": ("addendum.cli.diff", "Compare two requests of a session, segment by segment."),
+    "check": ("addendum.cli.check", "Check captured requests, addendum's or anybody's."),
+    "export": ("addendum.cli.export", "Write a session's requests as JSON lines, JSON or HAR."),
 }
 """Module and short help of each command. The short help stands here so that `--help` imports no
 command."""

@@ -75,7 +75,13 @@ class PrefixCache:
         self._entries: dict[bytes, _Entry] = {}
 
     def price(
-        self, blocks: Sequence[Block], *, keys: Mapping[str, bytes], minimum: int, now: float
+        self,
+        blocks: Sequence[Block],
+        *,
+        keys: Mapping[str, bytes],
+        minimum: int,
+        now: float,
+        lookback: int = CLAUDE_LOOKBACK_POSITIONS.value,
     ) -> tuple[Priced, tuple[Write, ...]]:
         """Read the cache for a request; what it found lives on from `now`.
 
@@ -85,6 +91,7 @@ class PrefixCache:
                 (then for all), `system`, `messages`.
             minimum: Shortest prefix that is cached, in tokens.
             now: The time at which the request started, in seconds.
+            lookback: Positions that a walk from a mark covers, the mark's own among them.
 
         Returns:
             The figures, and what is to be stored when the answer begins.
@@ -95,7 +102,7 @@ class PrefixCache:
         if not marks:
             return Priced(0, 0, 0, sizes[-1] if sizes else 0), ()
         places = positions(blocks)
-        hit = self._find(marks, places, digests, now)
+        hit = self._find(marks, places, digests, now, lookback)
         for at in {*marks, *([hit] if hit is not None else [])}:
             self._refresh(digests[at], now)
         read = sizes[hit] if hit is not None else 0
@@ -123,10 +130,11 @@ class PrefixCache:
         places: Sequence[int],
         digests: Sequence[bytes],
         now: float,
+        lookback: int,
     ) -> int | None:
         """Return the longest stored prefix within reach of a mark."""
         for mark in reversed(marks):
-            oldest = places[mark] - CLAUDE_LOOKBACK_POSITIONS.value + 1
+            oldest = places[mark] - lookback + 1
             at = mark
             while at >= 0 and places[at] >= oldest:
                 if self._alive(digests[at], now):

@@ -20,6 +20,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import msgspec
 
@@ -67,6 +68,10 @@ def thought(text: str) -> Segment:
     return segment("assistant", {"type": "thinking", "thinking": text})
 
 
+Read: TypeAlias = Mapping[tuple[int, int], Segment]
+"""What a model reads of thinking, by message and block."""
+
+
 class Verdicts(msgspec.Struct, frozen=True):
     """What becomes of the thinking in a request.
 
@@ -77,7 +82,7 @@ class Verdicts(msgspec.Struct, frozen=True):
         prefix: Digest of the whole request, which the next block is bound to.
     """
 
-    read: Mapping[tuple[int, int], Segment]
+    read: Read
     dropped: tuple[Json, ...]
     last: str
     prefix: str

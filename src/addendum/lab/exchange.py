@@ -49,12 +49,14 @@ class Switches(msgspec.Struct, frozen=True):
             endpoint does that knows the older beta only, `none` refuses all tool changes.
         deepseek_tool_changes: False: the endpoint refuses `tool_addition` blocks.
         deepseek_deferred_outside: False: deferred entries are part of the prefix.
+        openai_additional_tools: False: the endpoint refuses `additional_tools` items.
         compatible_cached_tokens: True: the compatible endpoint reports cached tokens.
     """
 
     claude_tool_changes: Literal["by-value", "by-reference", "none"] = "by-value"
     deepseek_tool_changes: bool = True
     deepseek_deferred_outside: bool = True
+    openai_additional_tools: bool = True
     compatible_cached_tokens: bool = False
 
 
@@ -68,6 +70,7 @@ class Call:
         now: Time at which it arrived, in seconds.
         script: What the model says, or None for the free model.
         switches: What the provider does otherwise.
+        path: The path that was posted to; some wires name the model there.
     """
 
     headers: Mapping[str, str]
@@ -75,6 +78,7 @@ class Call:
     now: float
     script: Script | None = None
     switches: Switches = field(default_factory=Switches)
+    path: str = ""
 
 
 def _nothing() -> None:

@@ -144,6 +144,85 @@ def claude_model(name: str) -> ClaudeModel | None:
     return CLAUDE_MODELS.value.get(undated(name))
 
 
+
+class BedrockModel(msgspec.Struct, frozen=True):
+    """What one model on Bedrock can do, as far as the lab plays it.
+
+    Attributes:
+        name: Its own name, without what Bedrock puts around it.
+        claude: The facts of a Claude model, or None.
+        caches: Takes cache points.
+        minimum: Shortest prefix that is cached, in tokens.
+        lookback: Positions that a read walks back from a mark, the mark's own among them.
+        hour: Takes marks that live an hour.
+        text_marks: Takes marks on prompt text and in messages of text alone, nowhere else.
+    """
+
+    name: str
+    claude: ClaudeModel | None = None
+    caches: bool = True
+    minimum: int = 4096
+    lookback: int = CLAUDE_LOOKBACK_POSITIONS.value
+    hour: bool = False
+    text_marks: bool = False
+
+
+_AWS_CACHING = "aws/agent-toolkit-for-aws, prompt-caching.md (2026-08-20)"
+BEDROCK_MINIMUM_TOKENS: Fact[dict[str, int]] = Fact(
+    {
+        "claude-sonnet-4-6": 2048,
+        "claude-3-5-haiku": 2048,
+        "claude-sonnet-4-5": 1024,
+        "claude-sonnet-4": 1024,
+        "claude-opus-4-1": 1024,
+        "claude-opus-4": 1024,
+        "claude-3-7-sonnet": 1024,
+    },
+    f"{_AWS_CACHING}; others 4,096, which is assumed for models after 4.6",
+)
+BEDROCK_HOUR: Fact[frozenset[str]] = Fact(
+    frozenset(
+        f"claude-{name}"
+        for name in ("sonnet-4-5", "sonnet-4-6", "opus-4-5", "opus-4-6", "haiku-4-5")
+    ),
+    f"{_AWS_CACHING}: at least these",
+)
+BEDROCK_NOVA = Fact(
+    BedrockModel("nova", minimum=1024, lookback=1, text_marks=True),
+    "LibreChat 13838, hermes-agent 97281, litellm 17479; no lookback is stated for it",
+    "reported",
+)
+_BEDROCK_CLAUDE = re.compile(
+    r"(?:[a-z]+(?:-[a-z]+)*\.)?anthropic\.(claude-[a-z0-9-]+?)"
+    r"(?:-\d{8})?(?:-v\d+(?::\d+(?::\d+k)?)?)?"
+)
+_BEDROCK_NOVA = re.compile(r"(?:[a-z]+(?:-[a-z]+)*\.)?amazon\.nova-.+")
+
+
+def bedrock_model(name: str) -> BedrockModel:
+    """Return the facts of a model on Bedrock; one that is not known does not cache.
+
+    Args:
+        name: The model's id, or that of an inference profile.
+    """
+    found = _BEDROCK_CLAUDE.fullmatch(name)
+    if found is not None:
+        own = found[1]
+        claude = claude_model(own) or ClaudeModel(4096, keeps_thinking=False)
+        minimum = BEDROCK_MINIMUM_TOKENS.value.get(own, 4096)
+        return BedrockModel(own, claude, minimum=minimum, hour=own in BEDROCK_HOUR.value)
+    if _BEDROCK_NOVA.fullmatch(name):
+        return BEDROCK_NOVA.value
+    return BedrockModel(name, caches=False)
+
+
+_GEMINI = "ai.google.dev, Context caching (2026-10-13)"
+GEMINI_MINIMUM_TOKENS = Fact(4096, f"{_GEMINI}: 3.x and 4; other copies say less")
+GEMINI_OLDER_MINIMUM_TOKENS = Fact(2048, f"{_GEMINI}: 2.5")
+VERTEX_MINIMUM_TOKENS = Fact(6144, "Google Cloud, Argon guide; one language says 4,096")
+GEMINI_STEP_TOKENS = Fact(128, f"{_GEMINI}: not published", "assumed")
+GEMINI_LIFETIME_SECONDS = Fact(300.0, f"{_GEMINI}: within a short time", "assumed")
+
 _DEEPSEEK = "api-docs.deepseek.com, Context Caching"
 DEEPSEEK_MODELS: Fact[tuple[tuple[str, bool], ...]] = Fact(
     (("deepseek-flash", True), ("deepseek-v4-flash.*", True), ("deepseek-v4-pro", False)),
@@ -177,12 +256,14 @@ class ChatModel(msgspec.Struct, frozen=True):
         step: Distance of the automatic boundaries in tokens, where not `exact`.
         lifetime: How long a prefix lives since its last use, in seconds.
         max_tokens: Takes the older `max_tokens` parameter.
+        reasons: Reasons before it speaks.
     """
 
     exact: bool = False
     step: int = 128
     lifetime: float = 300.0
     max_tokens: bool = False
+    reasons: bool = True
 
 
 OPENAI_EXACT = ChatModel(exact=True, lifetime=1800.0)
@@ -192,7 +273,7 @@ OPENAI_MODELS: Fact[tuple[tuple[str, ChatModel], ...]] = Fact(
         (r"gpt-(?:5\.(?:[6-9]|\d\d)|6(?:\.\d+)?)(?:-[a-z]+)*", OPENAI_EXACT),
         (r"gpt-5\.5(?:-[a-z]+)*", ChatModel(step=2048, lifetime=1800.0)),
         (r"gpt-5(?:\.[0-4])?(?:-[a-z]+)*", ChatModel()),
-        (r"gpt-4(?:o|\.1)(?:-[a-z]+)*", ChatModel(max_tokens=True)),
+        (r"gpt-4(?:o|\.1)(?:-[a-z]+)*", ChatModel(max_tokens=True, reasons=False)),
         (r"o[134](?:-[a-z]+)*", ChatModel()),
     ),
     f"{_OPENAI}: at least 30 minutes from GPT-5.5 on, 5 to 10 minutes in memory before",

@@ -14,15 +14,35 @@ Source: platform.openai.com, "Prompt caching".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
 from addendum.lab import facts
-from addendum.lab.openai_rules import ChatAsked, End
+from addendum.lab.openai_rules import End
 from addendum.lab.prefix import running
 from addendum.lab.token_history import TokenHistory
-from addendum.lab.tokens import stream
+from addendum.lab.tokens import Segment, stream
+
+
+class Asked(Protocol):
+    """A request in cache order, on either of OpenAI's wires."""
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """All that is read, in order."""
+        ...
+
+    @property
+    def ends(self) -> Sequence[End]:
+        """The end of each message or item."""
+        ...
+
+    @property
+    def breakpoints(self) -> Sequence[int]:
+        """Indexes of the segments with an explicit breakpoint."""
+        ...
+
 
 Mode = Literal["implicit", "explicit"]
 
@@ -57,7 +77,7 @@ class ExactCache:
         self._lifetime = lifetime
         self._expires: dict[tuple[bytes, Mode], float] = {}
 
-    def price(self, asked: ChatAsked, *, key: bytes, mode: Mode, now: float) -> ExactPriced:
+    def price(self, asked: Asked, *, key: bytes, mode: Mode, now: float) -> ExactPriced:
         """Read the cache for a request; what it found lives on from `now`.
 
         Args:
@@ -123,13 +143,13 @@ class SteppedCache:
         self._minimum = minimum
         self._history = TokenHistory()
 
-    def read(self, asked: ChatAsked, *, key: bytes, step: int, now: float) -> int:
+    def read(self, asked: Asked, *, key: bytes, step: int, now: float) -> int:
         """Return the cached tokens of a request: a multiple of `step`."""
         shared = self._history.common(key, stream(asked.segments), now)
         found = shared // step * step
         return found if found >= self._minimum else 0
 
-    def store(self, asked: ChatAsked, *, key: bytes, expires: float) -> None:
+    def store(self, asked: Asked, *, key: bytes, expires: float) -> None:
         """Remember a request until a time in seconds: its answer has begun."""
         self._history.add(key, stream(asked.segments), expires)
 

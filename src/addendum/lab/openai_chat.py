@@ -50,7 +50,7 @@ class OpenAIChat:
         return Reply(refusal.status, payload=error_body(refusal), refusal=str(refusal))
 
     def _answer(self, call: Call) -> Reply:
-        key = _bearer(call)
+        key = bearer(call)
         body = json_body(call)
         name = body.get("model")
         model = facts.chat_model(name) if isinstance(name, str) else None
@@ -224,7 +224,12 @@ def _chunks(head: Json, message: Json, finish: str, usage: Json | None) -> tuple
     return tuple(events)
 
 
-def _bearer(call: Call) -> str:
+def bearer(call: Call) -> str:
+    """Return the digest of a request's key.
+
+    Raises:
+        Refusal: There is none.
+    """
     kind, _, key = call.headers.get("authorization", "").partition(" ")
     if kind.lower() != "bearer" or not key.strip():
         raise Refusal(

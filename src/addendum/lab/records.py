@@ -23,6 +23,7 @@ def rules_of(cache: RouteCache) -> CacheRules:
             minimum=cache.minimum,
             lookback=cache.lookback,
             max_marks=cache.max_marks,
+            text_marks=cache.text_marks,
             lifetime=cache.default_lifetime_s or None,
         )
     if cache.kind == "boundaries":

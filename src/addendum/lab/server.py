@@ -25,10 +25,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from addendum.errors import ConfigurationError
+from addendum.lab import facts
 from addendum.lab.anthropic import Anthropic
+from addendum.lab.bedrock import Bedrock
 from addendum.lab.deepseek import DeepSeek
 from addendum.lab.exchange import Call, Provider, Refusal, Reply, Switches
+from addendum.lab.gemini import Gemini
 from addendum.lab.openai_chat import Compatible, OpenAIChat
+from addendum.lab.openai_responses import OpenAIResponses
 from addendum.lab.script import Script
 
 HOST = "127.0.0.1"
@@ -38,14 +42,19 @@ GRACE_SECONDS = 5.0
 _BASES = {
     "anthropic": ("/anthropic", "/v1/messages"),
     "deepseek": ("/deepseek/anthropic", "/v1/messages"),
+    "openai": ("/openai/v1", "/responses"),
     "openai-chat": ("/openai/v1", "/chat/completions"),
+    "bedrock": ("/bedrock", "/model/{model:path}/{operation}"),
+    "gemini": ("/gemini", "/v1beta/models/{operation}"),
+    "vertex": ("/vertex/v1beta1", "/publishers/google/models/{operation}"),
     "compatible": ("/compatible/v1", "/chat/completions"),
 }
 PROVIDERS = tuple(_BASES)
 """Names of the lab's providers; each plays the routes of that name."""
 
 _SECRETS = frozenset(
-    "authorization proxy-authorization x-api-key api-key x-goog-api-key cookie".split()
+    "authorization proxy-authorization x-api-key api-key x-goog-api-key x-amz-security-token"
+    " cookie".split()
 )
 
 
@@ -131,7 +140,11 @@ class Lab:
         self._providers: dict[str, Provider] = {
             "anthropic": Anthropic(),
             "deepseek": DeepSeek(),
+            "openai": OpenAIResponses(),
             "openai-chat": OpenAIChat(),
+            "bedrock": Bedrock(),
+            "gemini": Gemini(facts.GEMINI_MINIMUM_TOKENS.value),
+            "vertex": Gemini(facts.VERTEX_MINIMUM_TOKENS.value),
             "compatible": Compatible(),
         }
         self._faults: dict[str, list[_Fault]] = {name: [] for name in self._providers}
@@ -223,13 +236,14 @@ class Lab:
         fault = faults.pop(0) if faults else _Fault()
         now = self.clock.now()
         provider = self._providers[name]
-        call = Call(dict(request.headers), body, now, self.script, self.switches)
+        path = request.url.path
+        call = Call(dict(request.headers), body, now, self.script, self.switches, path)
         reply = provider.refuse(fault.refusal) if fault.refusal else provider.handle(call)
         self.captures.append(
             Capture(
                 n=len(self.captures),
                 provider=name,
-                path=request.url.path,
+                path=path,
                 headers={k: v for k, v in request.headers.items() if k not in _SECRETS},
                 body=body,
                 status=reply.status,
@@ -267,7 +281,7 @@ class _Stream:
         self, reply: Reply, headers: dict[str, str], fault: _Fault, hold: Callable[[], Any]
     ) -> None:
         self._reply = reply
-        self._headers = headers | {"content-type": "text/event-stream; charset=utf-8"}
+        self._headers = {"content-type": "text/event-stream; charset=utf-8"} | headers
         self._fault = fault
         self._hold = hold
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from addendum.log.events import DeveloperMessage, Event, RequestHeader, RequestSent, SystemMessage
 from addendum.log.session_log import SessionLog
-from addendum.log.values import Header, ToolAddition, ToolRemoval, ToolSchema
+from addendum.log.values import Header, ToolAddition, ToolRemoval
 
 
 def moved_since_request(log: SessionLog) -> bool:
     """Say whether the surface was replaced somewhere since the last request."""
     for event in reversed(log.events):
-        if isinstance(event.data, RequestSent):
+        if isinstance(event.data, RequestSent) and event.data.purpose == "turn":
             return event.data.generation != log.surface.generation
     return False
 
@@ -24,13 +24,18 @@ def same_header(one: Header, other: Header) -> bool:
     return (
         one.config == other.config
         and one.adapter_defaults == other.adapter_defaults
-        and (one.tools is other.tools or _same_tools(one.tools, other.tools))
+        and same_tools(one, other)
     )
 
 
-def _same_tools(one: tuple[ToolSchema, ...], other: tuple[ToolSchema, ...]) -> bool:
-    return len(one) == len(other) and all(
-        a is b or a.identity() == b.identity() for a, b in zip(one, other, strict=True)
+def same_tools(one: Header, other: Header) -> bool:
+    """Compare the definitions of two headers, pairwise in order."""
+    return one.tools is other.tools or (
+        len(one.tools) == len(other.tools)
+        and all(
+            a is b or a.identity() == b.identity()
+            for a, b in zip(one.tools, other.tools, strict=True)
+        )
     )
 
 
@@ -89,11 +94,12 @@ def log_header(
         log.append(RequestHeader(header, "initial"))
         return False
     changed = not same_header(preceding.header, header)
+    series = series or head
     if first:
         reason = "resume"
     elif changed:
         reason = "change"
-    elif series or head:
+    elif series:
         reason = "series"
     else:
         return False
@@ -112,7 +118,7 @@ def log_header(
     return True
 
 
-def names_changed(log: SessionLog, header: Header) -> bool:
-    """Say whether this header would change the names of the tools, or their definitions."""
+def tools_changed(log: SessionLog, header: Header) -> bool:
+    """Say whether this header would change the tools: names, definitions or order."""
     before = log.header
-    return before is not None and not same_header(before.header, header)
+    return before is not None and not same_tools(before.header, header)

@@ -18,7 +18,10 @@ from addendum.log.values import ToolSchema
 BUDGET = 32_000
 """Bytes of definitions that one announcement may hold; names only beyond it."""
 
-_NAMES = "(tool_update|server_instructions|turn_instructions)(?![A-Za-z0-9_])"
+_NAMES = (
+    "(tool_update|server_instructions|turn_instructions|conversation_summary|compaction_request)"
+    "(?![A-Za-z0-9_])"
+)
 _PLAIN = re.compile(rf"<(/?)(_*){_NAMES}")
 _JSON = re.compile(rf"(<|\\u003[cC])(/?|\\/)(_*){_NAMES}")
 _ESCAPED = re.compile(rf"<(/?)_(_*){_NAMES}")
@@ -40,7 +43,12 @@ def escape_json(text: str) -> str:
 
 
 def _suspect(text: str) -> bool:
-    return "tool_update" in text or "_instructions" in text
+    return (
+        "tool_update" in text
+        or "_instructions" in text
+        or "conversation_" in text
+        or ("compaction_" in text)
+    )
 
 
 def tool_update(
@@ -98,10 +106,10 @@ def tool_notice(added: bool, off: Iterable[str]) -> str:
     It holds names only: no text of a third party gets the role's authority.
 
     Args:
-        added: Whether definitions follow.
+        added: Whether definitions stand in front of it.
         off: Every name that is defined and cannot be called now.
     """
-    said = ["The tools defined next are added to those defined before."] if added else []
+    said = ["The tools defined just now are added to those defined before."] if added else []
     if names := ", ".join(off):
         said.append(f"Not available now, do not call: {names}.")
     return " ".join([*said, "All others stay available."])
@@ -109,12 +117,13 @@ def tool_notice(added: bool, off: Iterable[str]) -> str:
 
 def server_instructions(server: str, text: str) -> str:
     """Render what an MCP server says about its use."""
-    return f'<server_instructions server="{server}">\n{escape(text)}\n</server_instructions>'
+    name = escape(server).replace('"', "'")
+    return f'<server_instructions server="{name}">\n{escape(text)}\n</server_instructions>'
 
 
 def turn_instructions(text: str) -> str:
     """Render this turn's instructions in user-role text."""
-    return f"<turn_instructions>\n{text}\n</turn_instructions>"
+    return f"<turn_instructions>\n{escape(text)}\n</turn_instructions>"
 
 
 def compaction_request(instruction: str) -> str:

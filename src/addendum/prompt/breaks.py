@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from addendum.log.events import (
     AssistantMessage,
@@ -54,11 +54,7 @@ def difference(
     before: Prompt, after: Prompt, config_before: Config, config_after: Config
 ) -> Difference | None:
     """Return where `after` stops extending `before`; marks and a moved tail do not count."""
-    bound = after.context.reasoning_bound
-    if before.tools is not after.tools and _immediate(before) != _immediate(after):
-        return Difference("tools", reasoning=bound and _reasons(after.blocks))
-    if [text.text for text in before.system] != [text.text for text in after.system]:
-        return Difference("system", reasoning=bound and _reasons(after.blocks))
+    found = _first_difference(before, after)
     changed = [
         name
         for name in Config.__struct_fields__
@@ -66,8 +62,22 @@ def difference(
     ]
     if before.context.betas != after.context.betas:
         changed.append("betas")
-    if changed:
-        return Difference("settings", detail=", ".join(changed))
+    if not changed:
+        return found
+    detail = ", ".join(changed)
+    return Difference(
+        "settings", found.seq if found else None, bool(found and found.reasoning), detail
+    )
+
+
+def _first_difference(before: Prompt, after: Prompt) -> Difference | None:
+    bound = after.context.reasoning_bound
+    if before.context.rendering != after.context.rendering or (
+        before.tools is not after.tools and _immediate(before) != _immediate(after)
+    ):
+        return Difference("tools", reasoning=bound and _reasons(after.blocks))
+    if [text.text for text in before.system] != [text.text for text in after.system]:
+        return Difference("system", reasoning=bound and _reasons(after.blocks))
     if before.chain == after.chain:
         start = before.count
         ours: Sequence[Block] = before.open
@@ -76,8 +86,8 @@ def difference(
         ours, theirs = before.blocks, after.blocks
     if bound and after.context.tail == "moved":
         # Reasoning goes with the tail of the turn it was made in.
-        ours = [block for block in ours if not _is_reasoning(block)]
-        theirs = [block for block in theirs if not _is_reasoning(block)]
+        ours = [_paired(block) for block in ours if not _is_reasoning(block)]
+        theirs = [_paired(block) for block in theirs if not _is_reasoning(block)]
     for index, block in enumerate(ours):
         if index >= len(theirs) or theirs[index] != block:
             return Difference(
@@ -92,6 +102,14 @@ def _immediate(prompt: Prompt) -> list[str]:
 
 def _is_reasoning(block: Block) -> bool:
     return isinstance(block, Native) and block.kind in REASONING
+
+
+def _paired(block: Block) -> Block:
+    """Return an item as it was before its reasoning went."""
+    if isinstance(block, Native) and block.unpaired:
+        seq, part = block.key
+        return structs.replace(block, key=(seq, -1 - part), unpaired=False)
+    return block
 
 
 def _reasons(blocks: Iterable[Block]) -> bool:
@@ -109,8 +127,6 @@ def cause(
         before: That request.
         after: The request.
     """
-    if found.at == "settings":
-        return "settings changed", found.detail
     if before.context.rendering != after.context.rendering:
         return "rendering changed", ""
     replaced = [event.data for event in events if isinstance(event.surface_op, Span)]
@@ -132,6 +148,8 @@ def cause(
     headers = [event.data for event in events if isinstance(event.data, RequestHeader)]
     if any(header.head for header in headers):
         return "head changed", ""
+    if found.at == "settings":
+        return "settings changed", found.detail
     if found.at == "system" or any(isinstance(data, SystemMessage) for data in replaced):
         return "prompt rewritten", ""
     if not after.context.prompt_update and any(
@@ -145,7 +163,9 @@ def cause(
         return "attempt failed", ""
     if any(header.new_series for header in headers):
         return "explicit series", ""
-    if headers and after.context.projection in ("addition-only", "in-history"):
+    native = after.context.projection in ("addition-only", "in-history")
+    # By value nothing in front of a change ever moves: a difference there is no change of tools.
+    if headers and native and after.context.definitions == "by-reference":
         changed = _redefined(before, after, headers)
         if changed:
             return "redefinition", ", ".join(changed)

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from addendum.log.values import ToolSchema
 from addendum.prompt.blocks import Block, Change, Marks, Native, Result, Text, Use
 
-WIDE = 15
-"""Positions between two marks beyond which the tools mark gives way to the lagging one.
+ROOM = 5
+"""Positions of a lookback that are left for what a provider counts and we do not.
 
-Providers look back 20; the rest is room for what they count and we do not.
+With more than the rest between two marks, the tools mark gives way to the lagging one.
 """
 
 
@@ -50,17 +50,16 @@ class Positions:
         """Note that a request of this route that ended in front of `end` was answered."""
         self._answered = (end, self.human, self.human_tail)
 
-    def stored_end(self, *, moved: bool) -> int | None:
+    def stored_end(self) -> int | None:
         """Return the index of the last block that the last answered request could store for us.
 
-        Args:
-            moved: Whether a turn's instructions stand in front of its human message and vanish
-                with the turn: then a request of an earlier turn stored nothing behind them.
+        Instructions that stood in front of its human message vanish with their turn: what a request
+        of an earlier turn stored behind them is lost, whether or not this turn has some.
         """
         if self._answered is None:
             return None
         end, human, tail = self._answered
-        if moved and tail and human is not None and human != self.human:
+        if tail and human is not None and human != self.human:
             return human - 1 if human > 0 else None
         return end - 1
 
@@ -71,7 +70,7 @@ def markable(block: Block) -> bool:
         case Text():
             return bool(block.text.strip()) and not block.scoped
         case Native():
-            return block.kind not in ("thinking", "redacted_thinking") and not (
+            return block.kind not in ("thinking", "redacted_thinking", "reasoning") and not (
                 block.kind == "text" and b'"text":""' in bytes(block.raw)
             )
         case Result() | Use() | Change():
@@ -85,11 +84,21 @@ def _class(block: Block) -> str:
     return "result" if isinstance(block, Result) else ""
 
 
+def _speaker(block: Block) -> str:
+    """Return whose message a block belongs to, on a wire that alternates."""
+    if isinstance(block, Native | Use):
+        return "assistant"
+    return block.role if isinstance(block, Text) else "user"
+
+
 class _Sequence:
     """Settled and open blocks as one sequence, without copying."""
 
-    def __init__(self, settled: Sequence[Block], opened: Sequence[Block]) -> None:
+    def __init__(
+        self, settled: Sequence[Block], opened: Sequence[Block], *, runs: bool, text_only: bool
+    ) -> None:
         self._settled, self._open, self._count = settled, opened, len(settled)
+        self._runs, self._text_only = runs, text_only
 
     def __len__(self) -> int:
         return self._count + len(self._open)
@@ -100,8 +109,28 @@ class _Sequence:
     def last_markable(self, end: int) -> int | None:
         """Return the index of the last markable block in front of `end`."""
         for index in range(min(end, len(self)) - 1, -1, -1):
-            if markable(self[index]):
+            if markable(self[index]) and not (self._text_only and self._beside_tools(index)):
                 return index
+        return None
+
+    def _beside_tools(self, index: int) -> bool:
+        """Say whether a block's message holds a call or a result."""
+        role = _speaker(self[index])
+        for step in (-1, 1):
+            at = index
+            while 0 <= at < len(self) and _speaker(self[at]) == role:
+                if _class(self[at]):
+                    return True
+                at += step
+        return False
+
+    def last_input(self, end: int, roles: Sequence[str]) -> int | None:
+        """Return the index of the last result, or text under one of `roles`, in front of `end`."""
+        for index in range(min(end, len(self)) - 1, -1, -1):
+            block = self[index]
+            if isinstance(block, Result) or (isinstance(block, Text) and block.role in roles):
+                if block.text.strip():
+                    return index
         return None
 
     def width(self, start: int, end: int) -> int:
@@ -109,7 +138,7 @@ class _Sequence:
         count, run = 0, ""
         for index in range(start + 1, end + 1):
             kind = _class(self[index])
-            if not kind or kind != run:
+            if not (kind and kind == run and self._runs):
                 count += 1
             run = kind
         return count
@@ -124,6 +153,11 @@ def plan_marks(
     *,
     tail_at: int | None,
     limit: int,
+    lookback: int = 20,
+    runs: bool = True,
+    text_only: bool = False,
+    implicit: bool = False,
+    fleeting: bool = False,
 ) -> Marks:
     """Plan the marks of one request.
 
@@ -135,14 +169,24 @@ def plan_marks(
         positions: Where things are.
         tail_at: Index of the block that a moved tail stands in front of; None without one.
         limit: Most marks allowed; 0 for a wire without marks.
+        lookback: Positions that a read walks back from a mark, the mark's own included.
+        runs: Whether a run of calls, or of results, is one position.
+        text_only: Whether marks stand only on prompt text and in messages of text alone.
+        implicit: Whether the provider stores the end of the latest user message or result by
+            itself.
+        fleeting: Whether reasoning leaves with its turn, so that little behind its human message
+            can be read again.
     """
     if not limit:
         return Marks()
-    blocks = _Sequence(settled, opened)
+    blocks = _Sequence(settled, opened, runs=runs, text_only=text_only)
+    stored = positions.stored_end()
+    if implicit:
+        ends = (tail_at, None if stored is None else stored + 1)
+        return _breakpoints(system, blocks, ends, limit, fleeting)
     end = blocks.last_markable(len(blocks))
-    stored = positions.stored_end(moved=tail_at is not None or positions.human_tail)
     lag = None if stored is None else blocks.last_markable(stored + 1)
-    has_tools = any(not tool.defer_loading for tool in tools)
+    has_tools = not text_only and any(not tool.defer_loading for tool in tools)
     history = blocks.last_markable(tail_at) if tail_at else None
     # In order of worth; what does not fit is left out.
     order: list[tuple[str, int]] = []
@@ -158,7 +202,8 @@ def plan_marks(
     else:
         # The first mark behind the stored end is the one that has to find it again.
         finder = end if history is None or (lag is not None and lag >= history) else history
-        wide = lag is not None and finder is not None and blocks.width(lag, finder) > WIDE
+        far = max(lookback - ROOM, 0)
+        wide = lag is not None and finder is not None and blocks.width(lag, finder) > far
         if system:
             order.append(("system", 0))
         if history is not None:
@@ -177,3 +222,27 @@ def plan_marks(
         tuple(sorted(index for kind, index in chosen if kind == "system")),
         tuple(sorted(index for kind, index in chosen if kind == "block")),
     )
+
+
+def _breakpoints(
+    system: Sequence[Text],
+    blocks: _Sequence,
+    ends: Sequence[int | None],
+    limit: int,
+    fleeting: bool,
+) -> Marks:
+    """Plan the marks beside an implicit one.
+
+    In order of worth: the end of the static text, which holds the head too; the last text or result
+    in front of a moved tail, where the implicit end is lost with the turn; the last one of the
+    request before, however many ends were added since; and a developer text at the end, where the
+    provider makes none by itself, so that definitions in front of it are stored at once.
+    """
+    roles = ("user",) if fleeting else ("user", "system")
+    found = [blocks.last_input(end, roles) for end in ends if end]
+    last = blocks.last_input(len(blocks), roles)
+    if last is not None and isinstance(block := blocks[last], Text) and block.role == "system":
+        found.append(last)
+    room = max(0, limit - bool(system))
+    chosen = list(dict.fromkeys(at for at in found if at is not None))[:room]
+    return Marks(False, (0,) if system else (), tuple(sorted(chosen)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
@@ -39,7 +39,6 @@ from addendum.tools.history import HistoryFold
 from addendum.tools.ledger import Ledger
 
 _chains = itertools.count(1)
-_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 REASONING = frozenset({"thinking", "redacted_thinking", "reasoning"})
 """Kinds of native items that hold reasoning."""
@@ -55,6 +54,11 @@ class _Type(Struct):
 _type_of = msgspec.json.Decoder(_Type)
 
 
+def item_type(raw: Raw) -> str:
+    """Return the kind of a native item: its `type`, if it has one."""
+    return _type_of.decode(raw).type
+
+
 class WireFacts(Struct, frozen=True):
     """What a wire asks of the projection beyond the epoch's context.
 
@@ -62,11 +66,23 @@ class WireFacts(Struct, frozen=True):
         waits: Whether user-role text in mid-run waits for the next user message.
         string_arguments: Whether `call_tool` takes its arguments as a JSON string.
         marks: Most cache marks a request may carry; 0 for none.
+        implicit: Whether the provider itself stores the end of the latest user message or result.
+        lookback: Positions that a read walks back from a mark, the mark's own included.
+        runs: Whether a run of calls, or of results, is one position.
+        text_marks: Whether marks stand only on prompt text and in messages of text alone.
+        kind: Tells the kind of a native item, in the words of `REASONING`, `tool_use` and `text`.
+        call_id: Regular expression that a whole call id must match.
     """
 
     waits: bool = False
     string_arguments: bool = False
     marks: int = 0
+    implicit: bool = False
+    lookback: int = 20
+    runs: bool = True
+    text_marks: bool = False
+    kind: Callable[[Raw], str] = item_type
+    call_id: str = r"[A-Za-z0-9_-]{1,64}"
 
 
 class _Group:
@@ -117,6 +133,8 @@ class Projector:
         self._prompt: Event | None = None
         self._tail: str | None = None
         self._changes = False
+        self._ids: dict[str, str] = {}
+        self._given: dict[str, int] = {}
 
     # -- the request ------------------------------------------------------------------------
 
@@ -134,16 +152,21 @@ class Projector:
         told = self._tell(log)
         nodes = log.surface.nodes
         self._head = nodes[0].seq if nodes and isinstance(nodes[0].data, SystemMessage) else -1
-        floor = self._floor(nodes, floor)
-        if (log.surface.generation, floor) != self._settled_for or self._told_otherwise(told):
+        end = len(nodes)
+        if self._fleeting:
+            end = self._human(nodes)
+            floor = max(floor, nodes[end].seq) if end < len(nodes) else floor
+        state = (log.surface.generation, -1 if self._fleeting else floor)
+        if state != self._settled_for or self._told_otherwise(told):
             self._reset()
-            self._settled_for = (log.surface.generation, floor)
+            self._settled_for = state
         self._settled_told = told
-        self._settle(nodes, told, floor)
-        positions, waiting, tail = self._positions.copy(), list(self._waiting), self._tail
-        opened = self._open(nodes, told, positions, instruction, len(log))
+        self._settle(nodes, end, told, floor)
+        positions = self._positions.copy()
+        kept = (self._waiting, self._tail, self._last_assistant, self._ids)
+        opened = self._open(nodes, told, floor, positions, instruction, len(log))
         # Only what is settled may be kept.
-        self._waiting, self._tail = waiting, tail
+        self._waiting, self._tail, self._last_assistant, self._ids = kept
         source = self._system_source(nodes)
         if source is not self._system[0]:
             self._system = (source, _system_texts(source))
@@ -160,6 +183,11 @@ class Projector:
             positions,
             tail_at=at if moved is not None or self._fleeting else None,
             limit=self.facts.marks if self.context.caching else 0,
+            implicit=self.facts.implicit,
+            lookback=self.facts.lookback,
+            runs=self.facts.runs,
+            text_only=self.facts.text_marks,
+            fleeting=self._fleeting,
         )
         return Prompt(
             self.context,
@@ -184,20 +212,18 @@ class Projector:
         """
         return self.context.tail == "moved" and self.context.reasoning_bound
 
-    def _floor(self, nodes: Sequence[Event], floor: int) -> int:
-        if self._fleeting:
-            for node in reversed(nodes):
-                if isinstance(node.data, UserMessage):
-                    return max(floor, node.seq)
-        return floor
+    def _human(self, nodes: Sequence[Event]) -> int:
+        """Return the place of the newest human message; behind all nodes if there is none."""
+        for place in range(len(nodes) - 1, -1, -1):
+            if isinstance(nodes[place].data, UserMessage):
+                return place
+        return len(nodes)
 
     # -- tools ------------------------------------------------------------------------------
 
     def _tell(self, log: SessionLog) -> Told:
         context = self.context
-        if context.projection == "dispatch" or (
-            context.projection == "in-history" and context.definitions == "by-value"
-        ):
+        if context.projection == "dispatch" or context.definitions == "by-value":
             self._ledger.read(log.events)
             return self._telling.read(self._ledger.head, self._ledger.updates())
         history = self._history.read(log.events)
@@ -232,7 +258,7 @@ class Projector:
         """Return the prompt that stands in front of the messages."""
         if not nodes:
             return None
-        found = self._prompt
+        found = None if self.context.prompt_update else self._prompt
         if not self.context.prompt_update:
             # A route that reads one prompt reads the latest. An emptied one says nothing.
             for node in nodes[self._nodes :]:
@@ -247,54 +273,62 @@ class Projector:
     def _moved_tail(self, nodes: Sequence[Event]) -> Text | None:
         if self.context.tail != "moved":
             return None
-        for node in reversed(nodes):
-            if isinstance(node.data, UserMessage):
-                if node.data.tail is None:
-                    return None
-                text = announcements.turn_instructions(node.data.tail)
-                return Text((node.seq, 1), "user", text, "tail")
-        return None
+        place = self._human(nodes)
+        data = nodes[place].data if place < len(nodes) else None
+        if not isinstance(data, UserMessage) or data.tail is None:
+            return None
+        text = announcements.turn_instructions(data.tail)
+        return Text((nodes[place].seq, 1), "user", text, "tail")
 
     # -- history ----------------------------------------------------------------------------
 
-    def _settle(self, nodes: Sequence[Event], told: Told, floor: int) -> None:
-        """Take in whole rounds: everything up to the last assistant message."""
-        last = len(nodes)
+    def _settle(self, nodes: Sequence[Event], last: int, told: Told, floor: int) -> None:
+        """Take in whole rounds: everything up to the last assistant message in front of `last`."""
         while last > self._nodes and not isinstance(nodes[last - 1].data, AssistantMessage):
             last -= 1
         if last == self._nodes:
             return
-        group = self._group(told, settling=True)
-        for node in nodes[self._nodes : last]:
+        fresh = nodes[self._nodes : last]
+        said, _ = self._rounds(fresh, told, floor, self._positions, settling=True)
+        self._changes = self._changes or any(isinstance(block, Change) for block in said)
+        self._blocks.extend(said)
+        self._nodes = last
+
+    def _rounds(
+        self, nodes: Sequence[Event], told: Told, floor: int, at: Positions, *, settling: bool
+    ) -> tuple[list[Block], _Group]:
+        """Return the blocks up to the last assistant message, and the nodes behind it."""
+        said: list[Block] = []
+        start = len(self._blocks)
+        group = self._group(told, settling=settling)
+        for node in nodes:
             data = node.data
             if not isinstance(data, AssistantMessage):
-                self._join(group, node, told, settling=True)
+                self._join(group, node, told, settling=settling)
                 continue
-            said = self._say(group, len(self._blocks), self._positions)
-            self._changes = self._changes or any(isinstance(block, Change) for block in said)
-            self._blocks.extend(said)
+            said.extend(self._say(group, start + len(said), at))
             if data.route == self.context.route:
-                self._positions.answered(len(self._blocks))
-            self._blocks.extend(self._assistant(node, data, told, floor))
+                at.answered(start + len(said))
+            said.extend(self._assistant(node, data, told, floor))
             self._last_assistant = node.seq
-            group = self._group(told, settling=True)
-        self._nodes = last
+            group = self._group(told, settling=settling)
+        return said, group
 
     def _open(
         self,
         nodes: Sequence[Event],
         told: Told,
+        floor: int,
         positions: Positions,
         instruction: str | None,
         seq: int,
     ) -> list[Block]:
-        """Return the blocks behind the last assistant message."""
-        group = self._group(told, settling=False)
-        for node in nodes[self._nodes :]:
-            self._join(group, node, told, settling=False)
+        """Return the blocks behind what is settled."""
+        said, group = self._rounds(nodes[self._nodes :], told, floor, positions, settling=False)
         if instruction is not None:
             group.users.append(Event(seq, 0, CompactionSummary(instruction, -1)))
-        return self._say(group, len(self._blocks), positions)
+        said.extend(self._say(group, len(self._blocks) + len(said), positions))
+        return said
 
     def _group(self, told: Told, *, settling: bool) -> _Group:
         group = _Group()
@@ -348,7 +382,7 @@ class Projector:
                     said.append(
                         Result(
                             (node.seq, 0),
-                            call_id(data.call_id),
+                            self._ids.get(data.call_id, data.call_id),
                             data.name,
                             escape(data.text),
                             data.is_error,
@@ -396,18 +430,25 @@ class Projector:
             and data.route == context.route
             and data.form == context.form
         ):
+            # The call goes out under its own id, and so does its result.
+            self._ids = {call.id: call.id for call in data.calls}
+            self._given.update(dict.fromkeys(self._ids, node.seq))
             guard = context.projection == "dispatch" and not context.reasoning_bound
+            unpaired = False
             for part, raw in enumerate(data.native):
-                kind = _type_of.decode(raw).type
-                if kind in REASONING:
-                    if node.seq < floor:
-                        continue
-                elif guard:
+                kind = self.facts.kind(raw)
+                if kind in REASONING and node.seq < floor:
+                    unpaired = True
+                    continue
+                if guard and kind not in REASONING:
                     raw = _escaped(raw)
-                said.append(Native((node.seq, part), raw, kind))
+                # Without its reasoning it is another content, so it has another key.
+                key = (node.seq, -1 - part if unpaired else part)
+                said.append(Native(key, raw, kind, unpaired))
         else:
             if data.text.strip():
                 said.append(Text((node.seq, 0), "assistant", escape(data.text), "answer"))
+            self._ids = {call.id: self._call_id(call.id, node.seq) for call in data.calls}
             for part, call in enumerate(data.calls, 1):
                 said.append(self._use(node.seq, part, call, told))
         if all(isinstance(block, Native) and block.kind in REASONING for block in said):
@@ -418,13 +459,24 @@ class Projector:
         if self.context.projection == "dispatch" and call.name not in told.bound:
             return Use(
                 (seq, part),
-                call_id(call.id),
+                self._ids[call.id],
                 TOOL_DISPATCHER_NAME,
                 escape_json(
                     rewrite_direct_call(call, string_arguments=self.facts.string_arguments)
                 ),
             )
-        return Use((seq, part), call_id(call.id), call.name, escape_json(call.arguments))
+        return Use((seq, part), self._ids[call.id], call.name, escape_json(call.arguments))
+
+    def _call_id(self, given: str, seq: int) -> str:
+        """Return the id that a call of another route goes out under.
+
+        It is its own where the route takes it and no earlier answer has used it; else a digest.
+        """
+        sent = given if re.fullmatch(self.facts.call_id, given) else _digest_id(given)
+        if self._given.get(sent, seq) != seq:
+            sent = _digest_id(f"{seq} {given}")
+        self._given[sent] = seq
+        return sent
 
 
 def project(
@@ -447,9 +499,8 @@ def project(
     return Projector(context, facts).prompt(log, instruction=instruction, floor=floor)
 
 
-def call_id(given: str) -> str:
-    """Map a call id to one that every route takes: itself, or its digest."""
-    return given if _CALL_ID.match(given) else f"call_{encoding.digest(given)[:40]}"
+def _digest_id(text: str) -> str:
+    return f"call_{encoding.digest(text)[:24]}"
 
 
 def _user_text(block: Block) -> bool:
@@ -464,9 +515,7 @@ def _escaped(raw: Raw) -> Raw:
 
 
 def _system_texts(source: SystemMessage | None) -> tuple[Text, ...]:
-    if source is None:
-        return ()
-    parts = enumerate((source.static, source.conversation))
+    parts = enumerate((source.static, source.conversation)) if source else ()
     return tuple(Text((-1, part), "system", text, "prompt") for part, text in parts if text)
 
 
@@ -477,4 +526,4 @@ def _identical(one: Sequence[object], other: Sequence[object]) -> bool:
     )
 
 
-__all__ = ["EMPTY_ANSWER", "REASONING", "Change", "Projector", "WireFacts", "call_id", "project"]
+__all__ = ["EMPTY_ANSWER", "REASONING", "Projector", "WireFacts", "project"]

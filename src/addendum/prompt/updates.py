@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from addendum.log.events import DeveloperMessage, Event, RequestContext
-from addendum.log.values import DeveloperText, ToolAddition, ToolRemoval, ToolSchema
+from addendum.log.values import DeveloperText, ToolAddition, ToolSchema
 from addendum.prompt import announcements
 from addendum.prompt.blocks import Block, Change, Text
 from addendum.tools.dispatcher import CALL_TOOL, CALL_TOOL_TEXT, TOOL_DISPATCHER_NAME
@@ -84,9 +84,10 @@ def by_history(
         data, logged = event.data, whole[event.seq]
         assert isinstance(data, DeveloperMessage) and isinstance(logged, DeveloperMessage)
         blocks: list[Block] = []
+        # Numbered as logged: what is left out later must not rename what stays.
+        parts = {id(block): part for part, block in enumerate(logged.content)}
         for block in data.content:
-            # Numbered as logged: what is left out later must not rename what stays.
-            key = (event.seq, logged.content.index(block))
+            key = (event.seq, parts[id(block)])
             if isinstance(block, DeveloperText):
                 blocks.append(Text(key, "system", block.text, "prompt"))
             elif isinstance(block, ToolAddition):
@@ -110,16 +111,21 @@ def with_placeholder(
 class ByValue:
     """Tells changes in the history with their definitions, one update after the other.
 
+    Where removals are text, a notice behind each update restates what is off, a name that returns
+    is defined anew, and a deferred tool of the head is defined when it is first told.
+
     Args:
         context: What the epoch recorded.
         head: Tools of the session's head header.
     """
 
     def __init__(self, context: RequestContext, head: Sequence[ToolSchema]) -> None:
-        self.tools = with_placeholder(context, tuple(head))
+        self._text = text = context.removals == "text"
+        tools = tuple(tool for tool in head if not (text and tool.defer_loading))
+        self.tools = with_placeholder(context, tools)
         self.bound = frozenset[str]()
-        self._offered = {tool.name: tool.identity() for tool in head if not tool.defer_loading}
-        self._defined = {tool.name: tool.identity() for tool in head}
+        self._offered = {tool.name: tool.identity() for tool in tools if not tool.defer_loading}
+        self._defined = {tool.name: tool.identity() for tool in tools}
 
     def take(self, update: LedgerUpdate) -> tuple[Block, ...]:
         """Return the blocks that tell an update."""
@@ -131,15 +137,18 @@ class ByValue:
             identity = tool.identity()
             if offered.get(tool.name) == identity or (again and tool.name not in offered):
                 continue
-            if defined.get(tool.name) == identity:
-                blocks.append(Change(key, tool.name, True))
-            else:
-                blocks.append(Change(key, tool.name, True, plain(tool)))
+            known = defined.get(tool.name) == identity and not self._text
+            blocks.append(Change(key, tool.name, True, None if known else plain(tool)))
             offered[tool.name] = defined[tool.name] = identity
-        for name in update.removed:
-            if name in offered:
+        gone = [name for name in update.removed if name in offered]
+        for name in gone:
+            del offered[name]
+            if not self._text:
                 blocks.append(Change((update.seq, len(blocks)), name, False))
-                del offered[name]
+        if self._text and (blocks or gone):
+            off = [name for name in defined if name not in offered]
+            said = announcements.tool_notice(bool(blocks), off)
+            blocks.append(Text((update.seq, len(blocks)), "system", said, "announcement"))
         return tuple(blocks)
 
 
@@ -177,9 +186,13 @@ class ByDispatch:
             offered[tool.name] = identity
         # A flagged tool that no announcement has told of is nothing to the model: search knows it.
         for tool in update.redefined:
-            if tool.name in offered and offered[tool.name] != tool.identity():
-                changed.append(tool)
-                offered[tool.name] = tool.identity()
+            identity = tool.identity()
+            if tool.name in offered and offered[tool.name] != identity:
+                if self._declared.get(tool.name) == identity:
+                    restored.append(tool.name)
+                else:
+                    changed.append(tool)
+                offered[tool.name] = identity
         for name in update.removed:
             if name in offered:
                 removed.append(name)
@@ -246,7 +259,6 @@ __all__ = [
     "ByValue",
     "Telling",
     "Told",
-    "ToolRemoval",
     "bound_tools",
     "by_history",
     "plain",

@@ -129,7 +129,10 @@ def fields(route: Route, current: RequestContext) -> frozenset[str]:
     is answered with `weaker`.
     """
     names = set(current.betas)
-    if current.projection in ("in-history", "addition-only"):
+    native = current.projection in ("in-history", "addition-only")
+    if native and current.wire == "openai_responses":
+        names |= {"additional_tools"}
+    elif native:
         names |= {"tool_addition", SYSTEM_ROLE, *route.block_betas}
         if current.removals == "block":
             names |= {"tool_removal", "tool_reference"}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from addendum.errors import MissingCredential
 from addendum.routes.model import Route
+from addendum.routes.signing import access_keys, signature
 
 DUMMY = "addendum-loopback"
 """Sent to a loopback address where no key is set."""
@@ -38,12 +39,13 @@ class Secret:
 
 
 def credentials(
-    route: Route, *, environ: Mapping[str, str] | None = None
+    route: Route, *, body: bytes = b"", environ: Mapping[str, str] | None = None
 ) -> tuple[tuple[str, Secret], ...]:
     """Return the headers that prove who sends a request to `route`.
 
     Args:
         route: The route.
+        body: The request's body, for routes whose requests are signed.
         environ: Environment to read keys from; the process's own if None.
 
     Returns:
@@ -51,6 +53,7 @@ def credentials(
 
     Raises:
         MissingCredential: No variable of the route is set, or its value cannot be a header.
+        ConfigurationError: A request is to be signed, and what signs it is not installed.
     """
     endpoint = route.endpoint
     if endpoint.auth == "none":
@@ -69,12 +72,18 @@ def credentials(
         return (_header(endpoint.auth, DUMMY),)
     if endpoint.key_optional:
         return ()
+    keys = access_keys(source) if endpoint.auth == "aws" else None
+    if keys is not None:
+        signed = signature(route.url, body, keys, endpoint, source)
+        return tuple((name, Secret(value)) for name, value in signed)
     raise MissingCredential(
-        f"{route.name} needs a key; set {' or '.join(endpoint.key_variables)}", route=route.name
+        f"{route.name} needs a key; set {' or '.join(endpoint.key_variables)}"
+        + (", or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" if endpoint.auth == "aws" else ""),
+        route=route.name,
     )
 
 
 def _header(auth: str, key: str) -> tuple[str, Secret]:
-    if auth == "x-api-key":
-        return ("x-api-key", Secret(key))
+    if auth in ("x-api-key", "x-goog-api-key"):
+        return (auth, Secret(key))
     return ("authorization", Secret(f"Bearer {key}"))

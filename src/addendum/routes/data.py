@@ -86,6 +86,7 @@ class _ProviderEntry(Struct, frozen=True, forbid_unknown_fields=True):
     model: tuple[_RowEntry, ...]
     capabilities: dict[str, Any] = {}
     profile: dict[str, dict[str, Any]] = {}
+    prefix: str = ""
     suffix: str = ""
     max_tokens: int | None = None
     max_tokens_field: str = "max_tokens"
@@ -130,7 +131,7 @@ def _provider(entry: _ProviderEntry) -> Provider:
 
 def _row(provider: _ProviderEntry, row: _RowEntry) -> ModelRow:
     known = "|".join(re.escape(model) for model in row.models)
-    patterns = [f"(?:{known}){provider.suffix}"] if known else []
+    patterns = [f"{provider.prefix}(?:{known}){provider.suffix}"] if known else []
     patterns += [row.pattern] if row.pattern else []
     profile = provider.profile[row.profile] if row.profile else {}
     return ModelRow(

@@ -10,14 +10,16 @@ from __future__ import annotations
 import ipaddress
 from functools import lru_cache
 from typing import Literal, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
 from addendum.errors import ConfigurationError
 from addendum.log.values import Definitions, TailMode
 
-Wire: TypeAlias = Literal["anthropic_messages", "openai_chat"]
+Wire: TypeAlias = Literal[
+    "anthropic_messages", "openai_chat", "openai_responses", "bedrock_converse", "gemini"
+]
 ToolUpdate: TypeAlias = Literal["addition-only", "in-history"]
 Removals: TypeAlias = Literal["block", "omit", "text"]
 Readd: TypeAlias = Literal["block", "redeclare", "text"]
@@ -37,6 +39,8 @@ class CacheRules(Struct, frozen=True, forbid_unknown_fields=True):
         lookback: Positions that a read walks back from a mark, the mark's own included; for
             `boundaries`, earlier message ends that are looked up. 0 where it does not apply.
         max_marks: Marks that a request may set.
+        text_marks: Whether marks are taken only on prompt text and in messages that hold nothing
+            but text: not on tools, and not beside calls or results.
         step: Distance in tokens between places that can be read (`steps`), or between automatic
             units (`units`); 0 where it does not apply or is not published.
         fresh: Tokens at a prompt's end that are evaluated each time, whatever is stored.
@@ -49,6 +53,7 @@ class CacheRules(Struct, frozen=True, forbid_unknown_fields=True):
     minimum: int = 0
     lookback: int = 0
     max_marks: int = 0
+    text_marks: bool = False
     step: int = 0
     fresh: int = 0
     lifetimes: tuple[str, ...] = ()
@@ -91,9 +96,13 @@ class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
             with.
         keeps_reasoning: Whether reasoning of earlier turns stays in the context; otherwise the
             provider strips it at the next user message, and the prefix changes there.
+        encrypted_reasoning: Whether the model gives its reasoning in encrypted form on request; a
+            model that does not reason refuses to be asked.
         betas: Flags of the wire, in the order in which they are sent.
         chat_wire_waits: Whether an update in the middle of a run waits for the next user message.
         string_arguments: Whether the arguments of a call travel as JSON text, not as an object.
+        signature_stand_in: What stands for the signature of a call that another route made; empty
+            where the model asks for none.
     """
 
     tool_update: ToolUpdate | None = None
@@ -107,9 +116,11 @@ class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
     placeholder: bool = False
     reasoning_bound: bool = False
     keeps_reasoning: bool = True
+    encrypted_reasoning: bool = False
     betas: tuple[Beta, ...] = ()
     chat_wire_waits: bool = False
     string_arguments: bool = False
+    signature_stand_in: str = ""
 
 
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
@@ -117,15 +128,16 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         base_url: Address without a trailing slash, credentials, query or fragment; empty where the
-            caller has to give one.
-        path: Path of the API behind base and version.
+            caller has to give one, and where it has a region that the environment does not name.
+        path: Path of the API behind base and version; `{model}` stands for the model's id.
         version: Version segment of the path.
         version_in_base: Whether a base URL with a path already holds the version, as OpenAI's
             clients have it; otherwise it is added unless it is there.
-        auth: How the key travels.
+        auth: How the key travels; `aws` is a bearer token, or a signature made with access keys.
         key_variables: Environment variables that may hold the key; the first that is set counts.
         key_optional: Whether a request may go out without a key.
         base_url_variables: Environment variables that may hold another base URL.
+        region_variables: Environment variables that may hold the region.
         headers: Fixed headers.
         vouched: Whether the route's capabilities hold at this address.
     """
@@ -134,22 +146,25 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     path: str
     version: str = "/v1"
     version_in_base: bool = False
-    auth: Literal["x-api-key", "bearer", "none"] = "bearer"
+    auth: Literal["x-api-key", "x-goog-api-key", "bearer", "aws", "none"] = "bearer"
     key_variables: tuple[str, ...] = ()
     key_optional: bool = False
     base_url_variables: tuple[str, ...] = ()
+    region_variables: tuple[str, ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
     vouched: bool = True
 
     @property
     def url(self) -> str:
-        """The address that requests are posted to.
+        """The address that requests are posted to; `Route.url` fills the model in.
 
         Raises:
-            ConfigurationError: The provider has no address of its own and none was given.
+            ConfigurationError: The provider has no address of its own and none was given, or its
+                region is not known.
         """
         if not self.base_url:
-            where = " or ".join(("base_url (--base-url)", *self.base_url_variables))
+            variables = (*self.base_url_variables, *self.region_variables)
+            where = " or ".join(("base_url (--base-url)", *variables))
             raise ConfigurationError(f"this route has no address of its own; give {where}")
         has_version = (
             urlsplit(self.base_url).path not in ("", "/")
@@ -205,6 +220,15 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True):
     def name(self) -> str:
         """`provider:model`: the identity that the log records."""
         return f"{self.provider}:{self.model}"
+
+    @property
+    def url(self) -> str:
+        """The address that requests are posted to.
+
+        Raises:
+            ConfigurationError: As `Endpoint.url`.
+        """
+        return self.endpoint.url.replace("{model}", quote(self.model, safe=""))
 
     @property
     def full_name(self) -> str:

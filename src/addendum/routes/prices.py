@@ -26,6 +26,9 @@ PACKAGE = "genai_prices"
 
 _PACKAGE_PROVIDERS = {"anthropic": "anthropic", "deepseek": "deepseek", "openai-chat": "openai"}
 
+_BILLED_AS = {"openai": "openai-chat"}
+"""Providers whose models cost what they cost at another one of the table."""
+
 
 class Rates(Struct, frozen=True, forbid_unknown_fields=True):
     """US dollars per million tokens.
@@ -113,8 +116,9 @@ def prices(route: Route, when: float) -> Prices | None:
         return None
     at = datetime.fromtimestamp(when, UTC)
     table = _table()
+    provider = _BILLED_AS.get(route.provider, route.provider)
     for row in table.price:
-        if row.provider == route.provider and row.holds(at) and _names(row, route.model, table):
+        if row.provider == provider and row.holds(at) and _names(row, route.model, table):
             return Prices(
                 row.rates,
                 row.long,
@@ -122,7 +126,7 @@ def prices(route: Route, when: float) -> Prices | None:
                 row.source or table.source,
                 row.checked or table.checked,
             )
-    return _from_package(route, at)
+    return _from_package(provider, route.model, at)
 
 
 def _names(row: _Row, model: str, table: _File) -> bool:
@@ -130,14 +134,14 @@ def _names(row: _Row, model: str, table: _File) -> bool:
     return re.fullmatch(f"(?:{known}){table.suffix}", model) is not None
 
 
-def _from_package(route: Route, at: datetime) -> Prices | None:
+def _from_package(billed: str, model_id: str, at: datetime) -> Prices | None:
     """Ask `genai-prices`, whose wheel carries its data: nothing is fetched."""
-    name = _PACKAGE_PROVIDERS.get(route.provider)
+    name = _PACKAGE_PROVIDERS.get(billed)
     if name is None or importlib.util.find_spec(PACKAGE) is None:
         return None
     package: Any = importlib.import_module(f"{PACKAGE}.data")
     provider = next((each for each in package.providers if each.id == name), None)
-    model = None if provider is None else provider.find_model(route.model)
+    model = None if provider is None else provider.find_model(model_id)
     if model is None:
         return None
     found = model.get_prices(at)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
@@ -35,6 +36,8 @@ from addendum.routes.model import CacheRules, Capabilities, Endpoint, Route
 
 DISPATCH = "dispatch"
 """The one FACT that every route takes."""
+
+_REGION = re.compile(r"[a-z0-9-]{1,40}")
 
 MAX_NAME = 300
 """Characters that the name of a route may have."""
@@ -195,7 +198,12 @@ def _endpoint(
         given = (environ.get(variable, "").strip() for variable in own.base_url_variables)
         base_url = next((value for value in given if value), None)
     if base_url is None:
-        return own
+        if "{region}" not in own.base_url:
+            return own
+        regions = (environ.get(variable, "").strip() for variable in own.region_variables)
+        region = next((value for value in regions if _REGION.fullmatch(value)), None)
+        address = "" if region is None else own.base_url.replace("{region}", region)
+        return structs.replace(own, base_url=address)
     endpoint = structs.replace(own, base_url=checked_base_url(base_url))
     is_own = bool(own.base_url) and endpoint.url == own.url
     return structs.replace(endpoint, vouched=trusted or is_own or endpoint.loopback)

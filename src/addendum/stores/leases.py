@@ -120,6 +120,11 @@ def new_claim() -> Claim:
     return claim
 
 
+def forget(claim: Claim) -> None:
+    """Let a claim count as dead from now on, whoever still refers to it."""
+    _claims.pop(claim.nonce, None)
+
+
 def living(standing: Standing, time: int) -> bool:
     """Return whether somebody still holds a lease.
 

@@ -292,7 +292,12 @@ class SqliteStore:
                 [(session, claim.nonce) for session, claim in claims],
             )
 
-        await self._write(work)
+        try:
+            await self._write(work)
+        finally:
+            # Also where the file takes no write: this process holds them no longer.
+            for _, claim in claims:
+                leases.forget(claim)
 
     def _held(self, db: sqlite3.Connection, lease: Lease) -> Standing:
         """Return the session's lease if it is this one; the nonce tells a restored file apart."""

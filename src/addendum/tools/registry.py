@@ -186,6 +186,17 @@ class Registry:
         server.awaited = True
         await self._adopt(server, await connection.ready(wait))
 
+    def hand_over(self, other: Registry) -> None:
+        """Take over from the registry of a session forked from what the log cannot hold.
+
+        Args:
+            other: The parent's registry; its functions that were added by hand run here too.
+        """
+        self._snapshot = None
+        for name, tool in other._added.items():
+            if name in self._added:
+                self._added[name] = tool
+
     def restore(
         self,
         tools: Sequence[ToolSchema],

@@ -17,9 +17,19 @@ from addendum.wire.answer import Parser
 from addendum.wire.anthropic_messages import build as anthropic_build
 from addendum.wire.anthropic_messages.parse import AnthropicParser
 from addendum.wire.anthropic_messages.rewrite import rewrite as anthropic_rewrite
+from addendum.wire.bedrock_converse import build as converse_build
+from addendum.wire.bedrock_converse.parse import ConverseParser
+from addendum.wire.bedrock_converse.rewrite import rewrite as converse_rewrite
+from addendum.wire.gemini import build as gemini_build
+from addendum.wire.gemini.parse import GeminiParser
+from addendum.wire.gemini.rewrite import rewrite as gemini_rewrite
 from addendum.wire.openai_chat import build as chat_build
 from addendum.wire.openai_chat.parse import ChatParser
 from addendum.wire.openai_chat.rewrite import rewrite as chat_rewrite
+from addendum.wire.openai_responses import build as responses_build
+from addendum.wire.openai_responses.parse import ResponsesParser
+from addendum.wire.openai_responses.rewrite import rewrite as responses_rewrite
+from addendum.wire.transport import Framing
 
 
 class Renderer(Protocol):
@@ -41,6 +51,7 @@ class Wire(Struct, frozen=True):
         renderer: Makes a renderer for one session on one route.
         parser: Makes a parser for one answer.
         rewrite: Turns direct calls into dispatcher calls in an answer's native items.
+        framing: How the events of an answer are framed.
     """
 
     name: str
@@ -48,6 +59,7 @@ class Wire(Struct, frozen=True):
     renderer: Callable[[Route], Renderer]
     parser: Callable[[], Parser]
     rewrite: Callable[[tuple[Raw, ...], Mapping[str, str], str], tuple[Raw, ...]]
+    framing: Framing = "sse"
 
 
 WIRES: Mapping[str, Wire] = {
@@ -66,6 +78,31 @@ WIRES: Mapping[str, Wire] = {
         ),
         ChatParser,
         chat_rewrite,
+    ),
+    responses_build.WIRE: Wire(
+        responses_build.WIRE,
+        responses_build.FACTS,
+        lambda route: responses_build.Renderer(
+            encrypted_reasoning=route.capabilities.encrypted_reasoning,
+            breakpoints=_takes_marks(route, responses_build.FACTS),
+        ),
+        ResponsesParser,
+        responses_rewrite,
+    ),
+    converse_build.WIRE: Wire(
+        converse_build.WIRE,
+        converse_build.FACTS,
+        lambda route: converse_build.Renderer(),
+        ConverseParser,
+        converse_rewrite,
+        "aws",
+    ),
+    gemini_build.WIRE: Wire(
+        gemini_build.WIRE,
+        gemini_build.FACTS,
+        lambda route: gemini_build.Renderer(stand_in=route.capabilities.signature_stand_in),
+        GeminiParser,
+        gemini_rewrite,
     ),
 }
 
@@ -89,6 +126,18 @@ def facts(route: Route) -> WireFacts:
     api = wire(route.wire).facts
     return msgspec.structs.replace(
         api,
-        string_arguments=api.string_arguments,
-        marks=min(api.marks, route.cache.max_marks) if route.cache.kind == "marks" else 0,
+        call_id=route.id_pattern,
+        lookback=route.cache.lookback or api.lookback,
+        text_marks=route.cache.text_marks,
+        marks=min(api.marks, route.cache.max_marks) if _takes_marks(route, api) else 0,
     )
+
+
+def _takes_marks(route: Route, api: WireFacts) -> bool:
+    """Say whether the endpoint takes the marks of this wire.
+
+    Breakpoints beside implicit ones are new, and a gateway that does not know them may refuse them.
+    """
+    if api.implicit:
+        return route.cache.kind == "boundaries" and route.endpoint.vouched
+    return route.cache.kind == "marks"

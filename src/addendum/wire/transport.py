@@ -20,17 +20,29 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self, TypeAlias
 
 import anyio
 import httpx2
 from msgspec import Struct
 
 from addendum.errors import ConfigurationError, ProviderBusy, ProviderError, StreamBroken
+from addendum.wire.aws_event_stream import AwsEventParser
 from addendum.wire.refusal import http_error, one_line, refusal_text
 from addendum.wire.sse import MAX_EVENT, SseEvent, SseParser
 
+Framing: TypeAlias = Literal["sse", "aws"]
+"""How the events of an answer are framed: server-sent events, or AWS's binary event stream."""
+
+ACCEPTED: Mapping[Framing, str] = {
+    "sse": "text/event-stream",
+    "aws": "application/vnd.amazon.eventstream",
+}
+"""What a request says that it takes, by the framing of its answer."""
+
 __all__ = [
+    "ACCEPTED",
+    "Framing",
     "Reply",
     "Retry",
     "SseEvent",
@@ -63,12 +75,14 @@ class WireRequest(Struct, frozen=True):
         headers: Names and values in order. Values hold secrets; the repr leaves them out.
         body: The JSON body.
         credential: Name of the variable that the key was read from, for advice on 401 and 403.
+        framing: How the events of its answer are framed.
     """
 
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
     credential: str | None = None
+    framing: Framing = "sse"
 
     def __repr__(self) -> str:
         return f"WireRequest({_host(self.url)!r}, {len(self.body):,} bytes)"
@@ -266,7 +280,7 @@ class Transport:
                     "check the base URL and that the endpoint streams",
                     status=response.status_code,
                 )
-            events = _Events(response, headers, host, settings)
+            events = _Events(response, headers, host, settings, request.framing)
             await events.prime()
         except httpx2.TransportError as error:
             if response is not None:
@@ -336,13 +350,15 @@ class _Events:
         headers: Mapping[str, str],
         host: str,
         settings: TransportSettings,
+        framing: Framing,
     ) -> None:
         self.status = response.status_code
         self.headers = headers
         self._response = response
         self._host = host
         self._chunks = response.aiter_bytes()
-        self._parser = SseParser(settings.max_event)
+        parser = AwsEventParser if framing == "aws" else SseParser
+        self._parser = parser(settings.max_event)
         self._left = settings.max_answer
         self._ready: deque[SseEvent] = deque()
         self._ended = False

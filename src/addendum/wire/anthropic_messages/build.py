@@ -37,6 +37,7 @@ class Renderer:
 
     Attributes:
         encoded: Blocks, prompt texts and declarations encoded so far; for tests that count them.
+            Items sent back as they came are not.
     """
 
     def __init__(self) -> None:
@@ -99,15 +100,15 @@ class Renderer:
         for index in range(len(self._pieces), prompt.count):
             block = prompt.settled[index]
             known = self._open.get(block.key)
-            self._pieces.append(self._piece(block, self._last, known))
-            self._last = _group(block)
+            piece, self._last = self._piece(block, self._last, known)
+            self._pieces.append(piece)
         last = self._last
         opened: list[bytes] = []
         fresh: dict[Key, bytes] = {}
         for block in prompt.open:
             fresh[block.key] = known = self._open.get(block.key) or self._encode(block)
-            opened.append(self._piece(block, last, known))
-            last = _group(block)
+            piece, last = self._piece(block, last, known)
+            opened.append(piece)
         self._open = fresh
         count = prompt.count
         edits: dict[int, Edit] = {}
@@ -127,18 +128,19 @@ class Renderer:
             opened[index - count] = edits.pop(index)(opened[index - count])
         return self._pieces.parts(edits) + opened
 
-    def _piece(self, block: Block, last: Group | None, known: bytes | None) -> bytes:
+    def _piece(self, block: Block, last: Group | None, known: bytes | None) -> tuple[bytes, Group]:
         group = _group(block)
         encoded = known if known is not None else self._encode(block)
-        return _separator(group, last, scoped=isinstance(block, Text) and block.scoped) + encoded
+        scoped = isinstance(block, Text) and block.scoped
+        return _separator(group, last, scoped=scoped) + encoded, group
 
     def _encode(self, block: Block) -> bytes:
+        if isinstance(block, Native):
+            return bytes(block.raw)
         self.encoded += 1
         match block:
             case Text():
                 return _text(block.text)
-            case Native():
-                return bytes(block.raw)
             case Result():
                 value: dict[str, Any] = {
                     "type": "tool_result",

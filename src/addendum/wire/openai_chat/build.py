@@ -28,6 +28,7 @@ class Renderer:
 
     Attributes:
         encoded: Messages, prompt texts and declarations encoded so far; for tests that count them.
+            Items sent back as they came are not.
     """
 
     def __init__(self, *, cache_key: bool = False, max_tokens_field: str = "max_tokens") -> None:
@@ -115,7 +116,7 @@ class Renderer:
                     run += 1
             encoded = known.get(block.key)
             if encoded is None:
-                self.encoded += 1
+                self.encoded += not isinstance(block, Native)
                 encoded = _encode(blocks[place : place + run])
             if fresh is not None:
                 fresh[block.key] = encoded

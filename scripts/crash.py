@@ -1,0 +1,510 @@
+"""Kill a session's process again and again, and see that nothing acknowledged is lost.
+
+    python -m scripts.crash [--kills N] [--seed N]
+
+Each life is a process that drives a real session: turns with tool calls, a real MCP server on
+stdio that is switched on and off, compaction, rewinding, forks. Its providers are in this process.
+It says on a pipe what its store has acknowledged, and is killed (SIGKILL) at a random moment after
+the first word, or by itself right before or right after a write that ends in a chosen kind of
+event. Then, each time:
+
+- every acknowledged event is in the store, byte for byte, and the log is valid;
+- every request that arrived and every tool that ran stands in it (both are logged first);
+- opened again, the session is closed truthfully, runs no tool again, and takes one more turn;
+- the strict provider accepts that turn, and its request extends the last answered one, unless a
+  break was declared;
+- the dead process's server has ended.
+
+At the end it prints which kinds of events came last. From 100 kills on, every kind that can come
+last must have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.abc import Process
+from msgspec import Struct
+from tests.property.reference import blocks, extends
+
+from addendum import encoding
+from addendum.agent.agent import Agent, Limits
+from addendum.agent.session import Session
+from addendum.errors import AddendumError
+from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
+from addendum.lab.server import Lab, open_lab
+from addendum.log.events import (
+    AssistantMessage,
+    CacheBreak,
+    RequestContext,
+    RequestSent,
+    ToolCall,
+    ToolResult,
+)
+from addendum.log.session_log import SessionLog
+from addendum.log.store import Lease
+from addendum.stores import SqliteStore
+from addendum.tools.functions import ToolContext, tool
+from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp_pool import ServerPool
+from addendum.wire.transport import Transport, TransportSettings
+
+ROUTES = ("anthropic:claude-opus-5-5", "deepseek:deepseek-flash", "openai-chat:gpt-4.1")
+LIVES = 4
+"""Lives that one session may have."""
+
+LAST = (
+    "session/start",
+    "tool/switch",
+    "tool/policy",
+    "step/start",
+    "request/sent",
+    "assistant/message",
+    "assistant/attempt",
+    "tool/call",
+    "tool/result",
+    "step/end",
+    "turn/end",
+    "compaction/summary",
+    "session/rewind",
+    "session/end-seed",
+)
+"""Kinds of events that a write can end in."""
+
+ALIVE = "are you there?"
+
+
+def _step(text: str, *rounds: Sequence[str]) -> ScriptStep:
+    entries = [
+        Entry(thinking="hm", calls=tuple(ScriptCall(name) for name in calls)) for calls in rounds
+    ]
+    return ScriptStep(text, (*entries, Entry(text=f"That was {text}.")), summary="They talked.")
+
+
+STORY = Script(
+    (
+        _step("talk"),
+        _step("both", ["note", "slow"], ["note"]),
+        _step("server", ["changing__grow"], ["note", "changing__shrink"]),
+        _step("nobody", ["nobody"]),
+        ScriptStep("fail"),  # no answer: the provider refuses
+        _step(ALIVE),
+    )
+)
+
+
+class Life(Struct):
+    """How one process lives and dies.
+
+    Attributes:
+        route: The session's route.
+        base_url: Where its provider listens.
+        store: Path of the store.
+        session: The session.
+        seed: For its choices.
+        kind: Kind of event in front of whose write, or behind it, the process kills itself; empty
+            if it is killed from outside.
+        before: Whether that is before the write.
+        skip: How many such writes it survives.
+    """
+
+    route: str
+    base_url: str
+    store: str
+    session: str
+    seed: int
+    kind: str = ""
+    before: bool = False
+    skip: int = 0
+
+
+def agent_of(life: Life, pool: ServerPool, transport: Transport, ran: Any, **more: Any) -> Agent:
+    """Return the agent of a life; `ran` is told of each call before it has its effect."""
+
+    @tool
+    async def note(context: ToolContext) -> str:
+        """Write a note: it has an effect."""
+        ran(context.call_id)
+        return "noted " + "x" * 300
+
+    @tool
+    async def slow(context: ToolContext) -> str:
+        """Take a while."""
+        ran(context.call_id)
+        await anyio.sleep(0.01)
+        return "slowly done"
+
+    command = (sys.executable, "-m", "addendum.lab.mcp_servers", "--changing")
+    return Agent(
+        life.route,
+        instructions="You keep notes. " * 100,
+        tools=[note, slow],
+        mcp_servers=[ServerSpec(name="changing", command=command)],
+        base_url=life.base_url,
+        limits=Limits(server_wait=20.0),
+        pool=pool,
+        transport=transport,
+        **more,
+    )
+
+
+# -- the process that is killed ------------------------------------------------------------------
+
+
+def say(word: str, *values: Any) -> None:
+    """Tell the parent something; one write, so that a kill cannot tear it."""
+    os.write(1, json.dumps([word, *values]).encode() + b"\n")
+
+
+class Mortal:
+    """A store that says what it has acknowledged, and may die right before or after a write."""
+
+    def __init__(self, inner: SqliteStore, life: Life) -> None:
+        self._inner, self._life, self._left = inner, life, life.skip
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def append(self, lease: Lease, expected: int, events: Sequence[bytes]) -> None:
+        """Write, and die in front of it or behind it if its last event is of the chosen kind."""
+        kind = json.loads(events[-1])["data"]["type"]
+        doomed = kind == self._life.kind
+        if doomed and self._left:
+            doomed, self._left = False, self._left - 1
+        if doomed and self._life.before:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await self._inner.append(lease, expected, events)
+        if doomed:
+            os.kill(os.getpid(), signal.SIGKILL)
+        say("stored", lease.session, expected, len(events), _digest(events))
+
+
+def _digest(events: Sequence[bytes]) -> str:
+    return hashlib.sha256(b"\n".join(events)).hexdigest()
+
+
+async def live(life: Life) -> None:
+    """Drive the session until somebody kills this process."""
+    chance = random.Random(life.seed)
+    pool, transport = ServerPool(), Transport(TransportSettings(retries=0))
+    store = Mortal(await SqliteStore.open(f"sqlite:///{life.store}"), life)
+    agent = agent_of(life, pool, transport, lambda call: say("ran", call))
+    async with agent.open(life.session, store=store) as session:  # type: ignore[arg-type]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_disturb, session, random.Random(life.seed + 1))
+            while True:
+                await _act(session, chance, life.kind)
+                connection = session.registry.state("changing")
+                if connection.status == "ready":
+                    held = await pool.acquire(agent.servers[0])
+                    say("server", held.pid)
+                    await pool.release(held)
+
+
+async def _disturb(session: Session, chance: random.Random) -> None:
+    """Write at any moment, as a host may that switches something while a turn runs."""
+    while True:
+        await anyio.sleep(chance.uniform(0.001, 0.05))
+        if chance.random() < 0.05:
+            await session.tools.refuse(*(["slow"] if chance.random() < 0.2 else []))
+        else:
+            await session.flush()
+
+
+ACTS = {
+    "tool/switch": "switch",
+    "assistant/message": "nobody",
+    "assistant/attempt": "fail",
+    "compaction/summary": "compact",
+    "session/rewind": "rewind",
+    "session/end-seed": "fork",
+}
+"""What makes the kinds of events that are rare."""
+
+
+async def _act(session: Session, chance: random.Random, kind: str) -> None:
+    act = chance.choice(("both", "switch", ACTS.get(kind, "both"), *ACTS.values()))
+    on = session.tools.on("changing")
+    with suppress(AddendumError):  # a request that is refused, nothing left to rewind
+        match act:
+            case "switch" if on:
+                await session.run("server")
+                await session.tools.disable("changing")
+            case "switch":
+                await session.tools.enable("changing")
+                await session.run("server")
+            case "compact":
+                await session.run("talk")
+                await session.compact(chance.choice((None, "They talked.")))
+            case "rewind":
+                await session.run("talk")
+                await session.rewind()
+            case "fork":
+                async with session.fork(f"{session.id}-{chance.randrange(10**9)}"):
+                    pass
+            case text:
+                await session.run(text)
+
+
+# -- the process that kills ----------------------------------------------------------------------
+
+
+class Words:
+    """What a life has said."""
+
+    def __init__(self) -> None:
+        self.first = anyio.Event()
+        self.stored: dict[str, list[tuple[int, int, str]]] = {}
+        self.ran: list[str] = []
+        self.servers: set[int] = set()
+
+    async def listen(self, process: Process) -> None:
+        """Take in what it says until it says no more."""
+        assert process.stdout is not None
+        pending = b""
+        async for chunk in process.stdout:
+            *lines, pending = (pending + chunk).split(b"\n")
+            for line in lines:
+                self._take(json.loads(line))
+
+    def _take(self, said: list[Any]) -> None:
+        match said:
+            case ["stored", session, start, count, digest]:
+                self.stored.setdefault(session, []).append((start, count, digest))
+                self.first.set()
+            case ["ran", call]:
+                self.ran.append(call)
+            case ["server", int(pid)]:
+                self.servers.add(pid)
+            case _:
+                pass
+
+
+class Checker:
+    """Starts lives, kills them, and looks at what is left."""
+
+    def __init__(self, lab: Lab, folder: Path, seed: int) -> None:
+        self.lab, self.store = lab, folder / "sessions.db"
+        self.chance = random.Random(seed)
+        self.last: Counter[str] = Counter()
+        self.codes: Counter[str] = Counter()
+        self.breaks: Counter[str] = Counter()
+        self.pool = ServerPool()
+        self.transport = Transport(TransportSettings(retries=0))
+        self.sent: dict[str, dict[int, bytes]] = {}
+        self.number = 0
+
+    def next_life(self, place: int) -> Life:
+        """Return how the next process lives and dies."""
+        kind = ""
+        if place % 2:
+            # Those that did not come yet come first.
+            kinds = [each for each in LAST if not self.last[each]] or list(LAST)
+            kind = self.chance.choice(kinds)
+        if place % LIVES == 0 or kind == "session/start":
+            self.number += 1
+        route = ROUTES[self.number % len(ROUTES)]
+        return Life(
+            route,
+            self.lab.base_url(route.split(":")[0]),
+            str(self.store),
+            f"session-{self.number}",
+            self.chance.randrange(10**9),
+            kind,
+            self.chance.random() < 0.3,
+            self.chance.choice((0, 0, 1, 2)) if kind != "session/start" else 0,
+        )
+
+    async def kill_one(self, life: Life) -> None:
+        """Run one life to its end and look at what it leaves.
+
+        Raises:
+            AssertionError: Something was lost, or is not as it must be.
+        """
+        words, first = Words(), len(self.lab.captures)
+        provider = life.route.split(":")[0]
+        counted, known = await self._requests(life), set(await self._sessions())
+        command = [sys.executable, "-m", "scripts.crash", "--life", encoding.encode(life).decode()]
+        async with await anyio.open_process(command, stdin=None, stderr=None) as process:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(words.listen, process)
+                with anyio.move_on_after(20):
+                    if life.kind:
+                        await process.wait()
+                    else:
+                        await words.first.wait()
+                        await anyio.sleep(self.chance.expovariate(1.5))
+                        if self.chance.random() < 0.4:  # in the middle of an answer
+                            self.lab.stall_next(provider, after_events=3)
+                            await anyio.sleep(0.1)
+                if process.returncode is None:
+                    process.kill()
+                code = await process.wait()
+            assert code == -signal.SIGKILL, f"the process ended by itself ({code})"
+        bodies = [capture.body for capture in self.lab.captures[first:]]
+        self.lab.release()
+        self.lab._faults[provider].clear()  # of a request that never came
+        sent = self.sent.setdefault(life.session, {})
+        sent.update(enumerate(bodies, counted + 1))
+        await self._check(life, words, counted + len(bodies), known)
+
+    async def _requests(self, life: Life) -> int:
+        return sum(isinstance(each.data, RequestSent) for each in (await self._log(life)).events)
+
+    async def _log(self, life: Life, session: str | None = None) -> SessionLog:
+        name = session or life.session
+        there = name in await self._sessions()
+        store = await SqliteStore.open(f"sqlite:///{self.store}")
+        try:
+            return SessionLog.load(name, await store.read(name) if there else [])
+        finally:
+            await store.aclose()
+
+    async def _sessions(self) -> list[str]:
+        store = await SqliteStore.open(f"sqlite:///{self.store}")
+        try:
+            return [row.id for row in await store.sessions()]
+        finally:
+            await store.aclose()
+
+    async def _check(self, life: Life, words: Words, arrived: int, known: set[str]) -> None:
+        store = await SqliteStore.open(f"sqlite:///{self.store}")
+        for session, writes in words.stored.items():
+            stored = await store.read(session)
+            for start, count, digest in writes:
+                kept = stored[start : start + count]
+                assert _digest(kept) == digest, f"{session}: events from {start} on are lost"
+        await store.aclose()
+        log = await self._log(life)
+        if len(log):  # none if it died in front of the very first write
+            self.last[log.events[-1].type] += 1
+        for fork in set(await self._sessions()) - known - {life.session}:
+            forked = await self._log(life, fork)
+            if fork not in words.stored and len(forked):  # the very last write
+                self.last[forked.events[-1].type] += 1
+        requests = [each.data for each in log.events if isinstance(each.data, RequestSent)]
+        assert arrived <= len(requests), "a request left before it was durable"
+        started = {each.data.call_id for each in log.events if isinstance(each.data, ToolCall)}
+        assert set(words.ran) <= started, "a tool ran before its call was durable"
+        await _gone(words.servers)
+        await self._go_on(life, log)
+
+    async def _go_on(self, life: Life, before: SessionLog) -> None:
+        """Open the session as its next owner would, and run one more turn."""
+        ran: list[str] = []
+        agent = agent_of(life, self.pool, self.transport, ran.append, record=True)
+        first = len(self.lab.captures)
+        async with agent.open(life.session, store=f"sqlite:///{self.store}") as session:
+            opened = session.log.events[len(before) :]
+            results = [each.data for each in opened if isinstance(each.data, ToolResult)]
+            assert [each.call_id for each in results] == list(before.unanswered)
+            self.codes.update(str(each.code) for each in results)
+            result = await session.run(ALIVE)
+            log = session.log
+            sent = session.sent[-1]
+        assert not ran, f"tools ran again: {ran}"
+        assert result.text == f"That was {ALIVE}."
+        assert [capture.status for capture in self.lab.captures[first:]] == [200]
+        answered, declared = _last_answered(log, sent.number)
+        self.breaks.update(each.reason for each in declared)
+        if answered is not None and not declared:
+            number, context = answered
+            old = blocks(self.sent[life.session][number], context)
+            assert extends(old, blocks(sent.body, sent.context)), "the prefix breaks in silence"
+        self.sent[life.session][sent.number] = sent.body
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        await self.pool.aclose()
+        await self.transport.aclose()
+
+
+def _last_answered(
+    log: SessionLog, number: int
+) -> tuple[tuple[int, RequestContext] | None, list[CacheBreak]]:
+    """Return the last answered request in front of request `number`, and breaks declared since."""
+    answered: tuple[int, RequestContext] | None = None
+    latest: RequestSent | None = None
+    declared: list[CacheBreak] = []
+    for event in log.events:
+        match event.data:
+            case RequestSent() as data if data.number == number:
+                break
+            case RequestSent() as data:
+                latest = data
+            case CacheBreak() as data:
+                declared.append(data)
+            case AssistantMessage():
+                assert latest is not None
+                context = log.events[latest.context_seq].data
+                assert isinstance(context, RequestContext)
+                answered, declared = (latest.number, context), []
+            case _:
+                pass
+    return answered, declared
+
+
+async def _gone(pids: set[int]) -> None:
+    deadline = time.monotonic() + 10
+    for pid in pids:
+        while await anyio.Path(f"/proc/{pid}/stat").exists():
+            assert time.monotonic() < deadline, f"server {pid} outlives its client"
+            await anyio.sleep(0.01)
+
+
+async def kill_many(kills: int, seed: int) -> int:
+    """Run the lives, print what came of them, and return the exit code."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with open_lab(STORY) as lab:
+            checker = Checker(lab, Path(folder), seed)
+            try:
+                for place in range(kills):
+                    life = checker.next_life(place)
+                    try:
+                        await checker.kill_one(life)
+                    except Exception:
+                        print(f"kill {place}: {life}", file=sys.stderr)
+                        raise
+            finally:
+                await checker.aclose()
+    print(f"{kills} kills, seed {seed}; last event in the store:")
+    for kind in sorted(set(LAST) | set(checker.last)):
+        print(f"  {kind:20} {checker.last[kind]:4}")
+    print(f"recovery results: {dict(checker.codes)}; declared breaks: {dict(checker.breaks)}")
+    missing = [kind for kind in LAST if not checker.last[kind]]
+    if missing and kills >= 100:
+        print(f"never last: {', '.join(missing)}", file=sys.stderr)
+        return 1
+    print("Nothing acknowledged was lost.")
+    return 0
+
+
+def main() -> int:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.crash")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--life", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.life is not None:
+        anyio.run(live, Life(**encoding.decode(given.life)))
+        return 0
+    return anyio.run(kill_many, given.kills, given.seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""`addendum why`: why requests of a session read less from the cache than they could have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import click
+from msgspec import Struct, structs
+
+from addendum.agent.replay import Replayed, known_route, replay
+from addendum.cache.explain import Explanation, explain
+from addendum.cache.figures import Row, judge, totals
+from addendum.cli.chat_view import money
+from addendum.cli.stored import read_log
+from addendum.cli.terminal import (
+    json_option,
+    line,
+    number,
+    print_json,
+    run_async,
+    store_option,
+    style,
+    width,
+    wrapped,
+)
+from addendum.errors import ConfigurationError
+from addendum.lab.records import rules_of
+from addendum.log.session_log import SessionLog
+
+
+class Judged(Struct, frozen=True):
+    """A stored session, judged.
+
+    Attributes:
+        requests: Its requests, rendered again.
+        rows: Figures of those that were answered, by number.
+        misses: Those that read less than expected, explained.
+        blind: Routes whose cache nothing is known of.
+    """
+
+    requests: tuple[Replayed, ...]
+    rows: tuple[Row, ...]
+    misses: tuple[Explanation, ...]
+    blind: tuple[str, ...]
+
+
+def judge_log(log: SessionLog) -> Judged:
+    """Render a session's requests again and judge them, each route by its own rules.
+
+    Raises:
+        AddendumError: A request cannot be rendered again.
+    """
+    requests = tuple(replay(log))
+    rows: list[Row] = []
+    misses: list[Explanation] = []
+    blind: list[str] = []
+    records = sorted((each.record for each in requests), key=lambda each: each.route)
+    for name, group in groupby(records, key=lambda each: each.route):
+        own, route = list(group), known_route(name)
+        judged = judge(own, rules_of(route.cache)).requests
+        rows += judged
+        misses += explain(judged, own, route)
+        if route.cache.kind == "none":
+            blind.append(name)
+    rows.sort(key=lambda each: each.n)
+    misses.sort(key=lambda each: each.n)
+    return Judged(requests, tuple(rows), tuple(misses), tuple(blind))
+
+
+@click.command()
+@click.argument("session", metavar="ID")
+@click.option("--request", type=click.IntRange(1), metavar="N", help="This request alone.")
+@store_option
+@json_option
+def why(session: str, request: int | None, store: str | None, as_json: bool) -> None:
+    """Say why requests of a session read less from the cache than they could have.
+
+    A reason that was logged before a request was sent makes a miss declared. Exit code 1 if one
+    is neither declared nor the provider's, 2 if nothing can be judged.
+    """
+    _, log = run_async(read_log, store, session)
+    judged = judge_log(log)
+    chosen = _chosen(log, judged, request)
+    misses = [each for each in judged.misses if request in (None, each.n)]
+    undeclared = sum(each.verdict == "undeclared" for each in misses)
+    if as_json:
+        print_json(
+            {
+                "session": log.session,
+                "holds": not undeclared,
+                "requests": [structs.asdict(row) for row in chosen],
+                "totals": structs.asdict(totals(chosen)),
+                "misses": [_json(each) for each in misses],
+            }
+        )
+    else:
+        click.echo("\n".join(_shown(log, judged, chosen, misses, request)))
+    if undeclared:
+        raise click.exceptions.Exit(1)
+
+
+def _chosen(log: SessionLog, judged: Judged, request: int | None) -> list[Row]:
+    """Return the rows that are asked for.
+
+    Raises:
+        ConfigurationError: There are none, or none of them can be judged.
+    """
+    numbers = [each.record.n for each in judged.requests]
+    if not numbers:
+        raise ConfigurationError(f"session {log.session} has sent no request yet; nothing to tell")
+    if request is not None and request not in numbers:
+        raise ConfigurationError(
+            f"session {log.session} has requests {numbers[0]} to {numbers[-1]}, not {request}"
+        )
+    rows = [row for row in judged.rows if request in (None, row.n)]
+    if not rows:
+        which = "no request" if request is None else f"request {request}"
+        says = "was answered" if request is None else "got no answer"
+        raise ConfigurationError(f"{which} {says}, so there are no figures; `addendum show` it")
+    routes = {each.record.n: each.record.route for each in judged.requests}
+    known = [
+        row
+        for row in rows
+        if None not in (row.cache_read, row.expected) and routes[row.n] not in judged.blind
+    ]
+    if not known:
+        names = ", ".join(dict.fromkeys(routes[row.n] for row in rows))
+        raise ConfigurationError(
+            f"{names}: the provider reports no cached tokens, or nothing is known of its cache; "
+            "compare two requests with `addendum diff`"
+        )
+    return rows
+
+
+def _json(miss: Explanation) -> dict[str, Any]:
+    return {
+        **structs.asdict(miss),
+        "first": None if miss.first is None else structs.asdict(miss.first),
+        "settings": [structs.asdict(each) for each in miss.settings],
+        "cost": None if miss.cost is None else float(miss.cost),
+    }
+
+
+def _shown(
+    log: SessionLog,
+    judged: Judged,
+    rows: Sequence[Row],
+    misses: Sequence[Explanation],
+    request: int | None,
+) -> list[str]:
+    sums = totals(rows)
+    lines: list[str] = []
+    if request is None:
+        undeclared = sum(each.verdict == "undeclared" for each in misses)
+        head = (
+            f"session {log.session}: {sums.requests} requests, {len(misses)} read less than "
+            f"expected, {undeclared} undeclared"
+        )
+        lines.append(style(line(head, width()), bold=True))
+    else:
+        if not misses:
+            row = rows[0]
+            lines.append(
+                f"request {row.n} read {number(row.cache_read)} of {number(row.prompt_tokens)} "
+                f"tokens; {number(row.expected)} were expected"
+            )
+    if sums.unknown:
+        lines.append(f"unknown: {sums.unknown} requests, whose provider did not say what was read")
+    lines += [f"not judged: nothing is known of the cache of {name}" for name in judged.blind]
+    for miss in misses:
+        lines += _told(miss)
+    return lines
+
+
+def _told(miss: Explanation) -> list[str]:
+    wide = width()
+    about = "about " if miss.estimated else ""
+    lost = f"{about}{number(miss.lost)} of {number(miss.expected)} expected tokens were not read"
+    price = "" if miss.cost is None else f", {money(miss.cost)}"
+    word = miss.verdict if miss.verdict != "undeclared" else "UNDECLARED"
+    reason = miss.reason if miss.reason not in (miss.text, miss.verdict) else ""
+    colour = {"fg": "red"} if miss.verdict == "undeclared" else {}
+    lines = [
+        style(line(f"request {miss.n}, turn {miss.turn}, {miss.route}", wide), bold=True),
+        f"  {lost}{price}",
+        style(wrapped(f"  {word}: {miss.text}{_in_brackets(reason)}", 4), **colour),
+    ]
+    for each in miss.settings:
+        sides = f"{_side(each.before)} -> {_side(each.after)}"
+        lines.append(f"    {line(f'setting {each.name}: {sides}', wide - 4)}")
+    if miss.first is not None:
+        lines.append(f"    first change: {line(miss.first.path, wide - 18)}")
+        lines += excerpts(miss.first.before, miss.first.after, wide)
+    elif miss.at not in ("none", "settings", "end"):
+        lines.append(f"    at {line(miss.at, wide - 8)}")
+    words = f"{miss.anthropic or '-'} (Anthropic), {miss.openai or '-'} (OpenAI)"
+    lines.append(f"    providers call it {words}")
+    lines.append(wrapped(f"    what to do: {miss.advice}", 6))
+    return lines
+
+
+def excerpts(before: str | None, after: str | None, wide: int) -> list[str]:
+    """Return both sides of a difference, a line each; a side that is not there has none."""
+    sides = (("-", before, "red"), ("+", after, "green"))
+    return [
+        style(f"    {sign} {line(text, wide - 6)}", fg=colour)
+        for sign, text, colour in sides
+        if text is not None
+    ]
+
+
+def _side(text: str | None) -> str:
+    return "not set" if text is None else line(text, 24)
+
+
+def _in_brackets(reason: str) -> str:
+    return f" ({reason})" if reason else ""

@@ -1,0 +1,234 @@
+"""OpenAI's Responses API on loopback, stateless, with its two caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from addendum import encoding
+from addendum.lab import facts
+from addendum.lab.exchange import Call, Refusal, Reply, json_body, pieces, sse
+from addendum.lab.openai_cache import ExactCache, SteppedCache
+from addendum.lab.openai_chat import bearer
+from addendum.lab.openai_responses_reasoning import ENCRYPTED, seal, thought
+from addendum.lab.openai_responses_rules import ResponsesAsked, kind_of, read, texts
+from addendum.lab.openai_rules import error_body
+from addendum.lab.script import Heard, Spoken, speak
+from addendum.lab.tokens import count, segment
+
+Json = dict[str, Any]
+
+_PREFIX_SETTINGS = ("model", "parallel_tool_calls", "text", "prompt_cache_key")
+_TEXT_PIECE = 24
+_JSON_PIECE = 16
+
+
+class OpenAIResponses:
+    """OpenAI's Responses."""
+
+    def __init__(self) -> None:
+        self._exact = ExactCache(facts.OPENAI_EXACT.lifetime)
+        self._stepped = SteppedCache(minimum=facts.OPENAI_MINIMUM_TOKENS.value)
+
+    def handle(self, call: Call) -> Reply:
+        """Answer a request; a refusal is an answer too."""
+        try:
+            return self._answer(call)
+        except Refusal as error:
+            return self.refuse(error)
+
+    def refuse(self, refusal: Refusal) -> Reply:
+        """Return a refusal in the provider's own error shape."""
+        return Reply(refusal.status, payload=error_body(refusal), refusal=str(refusal))
+
+    def _answer(self, call: Call) -> Reply:
+        key = bearer(call)
+        body = json_body(call)
+        name = body.get("model")
+        if not isinstance(name, str):
+            raise Refusal("Missing required parameter: 'model'.", param="model")
+        model = facts.chat_model(name)
+        if model is None:
+            raise Refusal(
+                f"The requested model '{name}' does not exist.",
+                code="model_not_found",
+                param="model",
+            )
+        asked = read(body, model, additional_tools=call.switches.openai_additional_tools)
+        reasoning: Json = body.get("reasoning") or {}
+        settings = [body.get(each) for each in _PREFIX_SETTINGS]
+        scope = encoding.canonical([key, [*settings, reasoning.get("effort")]])
+        details: Json
+        begin: Callable[[], None]
+        if model.exact:
+            options: Mapping[str, Any] = body.get("prompt_cache_options") or {}
+            mode = options.get("mode", "implicit")
+            priced = self._exact.price(asked, key=scope, mode=mode, now=call.now)
+            details = {"cached_tokens": priced.read, "cache_write_tokens": priced.written}
+
+            def begin() -> None:
+                self._exact.store(priced.writes, call.now)
+
+        else:
+            cached = self._stepped.read(asked, key=scope, step=model.step, now=call.now)
+            details = {"cached_tokens": cached}
+
+            def begin() -> None:
+                self._stepped.store(asked, key=scope, expires=call.now + model.lifetime)
+
+        spoken = speak(call.script, heard(asked), asked.offered)
+        if not model.reasons:
+            spoken = Spoken(spoken.text, "", spoken.calls)
+        items = _output(call, asked, spoken)
+        prompt = count(asked.segments)
+        thinking = thought(spoken.thinking).tokens if spoken.thinking else 0
+        told = [segment("assistant", each) for each in items if each["type"] != "reasoning"]
+        output = thinking + count(told)
+        usage: Json = {
+            "input_tokens": prompt,
+            "input_tokens_details": details,
+            "output_tokens": output,
+            "output_tokens_details": {"reasoning_tokens": thinking},
+            "total_tokens": prompt + output,
+        }
+        head: Json = {
+            "id": f"resp_{encoding.digest(call.body)[:24]}",
+            "object": "response",
+            "created_at": int(call.now),
+            "error": None,
+            "incomplete_details": None,
+            "instructions": body.get("instructions"),
+            "metadata": {},
+            "model": name,
+            "parallel_tool_calls": body.get("parallel_tool_calls", True),
+            "temperature": None,
+            "tool_choice": body.get("tool_choice", "auto"),
+            "tools": body.get("tools") or [],
+            "top_p": None,
+            "store": body.get("store", True),
+            **({"input_transformations": list(asked.dropped)} if asked.dropped else {}),
+        }
+        whole = {**head, "status": "completed", "output": items, "usage": usage}
+        if not body.get("stream"):
+            return Reply(200, payload=encoding.encode(whole), usage=usage, begin=begin)
+        begun: Json = {**head, "status": "in_progress", "output": [], "usage": None}
+        return Reply(200, events=tuple(_events(begun, whole)), usage=usage, begin=begin)
+
+
+def heard(asked: ResponsesAsked) -> list[Heard]:
+    """Return the conversation as the scripted model hears it: one answer may be several items."""
+    found: list[Heard] = []
+    answering = False
+    for item in asked.items:
+        kind = kind_of(item)
+        own = kind in ("function_call", "reasoning") or item.get("role") == "assistant"
+        if own and not answering:
+            found.append(Heard("assistant"))
+        elif kind == "message" and item["role"] == "user":
+            found.append(Heard("user", texts(item)))
+        answering = own
+    return found
+
+
+def _output(call: Call, asked: ResponsesAsked, spoken: Spoken) -> list[Json]:
+    """Return what the model says as items.
+
+    An id says whether its item was led to by reasoning: that is how the rules know it again.
+    """
+    base = encoding.digest(call.body)[:20]
+    made: list[Json] = []
+    led = "n"
+    if spoken.thinking:
+        led = "r"
+        include: list[str] = asked.body.get("include") or []
+        reasoning: Json = asked.body.get("reasoning") or {}
+        content = seal(asked.body["model"], spoken.thinking, asked.segments)
+        shown = [{"type": "summary_text", "text": spoken.thinking}]
+        made.append(
+            {
+                "id": f"rs_{base}",
+                "type": "reasoning",
+                "summary": shown if reasoning.get("summary") else [],
+                "encrypted_content": content if ENCRYPTED in include else None,
+            }
+        )
+    if spoken.text or not spoken.calls:
+        part: Json = {"type": "output_text", "annotations": [], "logprobs": [], "text": spoken.text}
+        made.append(
+            {
+                "id": f"msg_{base}{led}0",
+                "type": "message",
+                "status": "completed",
+                "content": [part],
+                "role": "assistant",
+                "phase": "commentary" if spoken.calls else "final_answer",
+            }
+        )
+    for at, (name, arguments) in enumerate(spoken.calls, len(made)):
+        made.append(
+            {
+                "id": f"fc_{base}{led}{at}",
+                "type": "function_call",
+                "status": "completed",
+                "arguments": arguments,
+                "call_id": f"call_{encoding.digest(call.body + bytes([at % 256]))[:24]}",
+                "name": name,
+            }
+        )
+    return made
+
+
+def _events(begun: Json, whole: Json) -> Iterator[bytes]:
+    """Return the events of a streamed answer, numbered in order."""
+    for number, event in enumerate(_unnumbered(begun, whole)):
+        yield sse({**event, "sequence_number": number}, event["type"])
+
+
+def _unnumbered(begun: Json, whole: Json) -> Iterator[Json]:
+    for name in ("created", "in_progress"):
+        yield {"type": f"response.{name}", "response": begun}
+    for index, item in enumerate(whole["output"]):
+        place: Json = {"output_index": index, "item_id": item["id"]}
+        bare = _begun(item)
+        yield {"type": "response.output_item.added", "output_index": index, "item": bare}
+        match item["type"]:
+            case "function_call":
+                kind, text = "response.function_call_arguments", item["arguments"]
+                for piece in pieces(text, _JSON_PIECE):
+                    yield {"type": f"{kind}.delta", **place, "delta": piece}
+                yield {"type": f"{kind}.done", **place, "name": item["name"], "arguments": text}
+            case "message":
+                part = item["content"][0]
+                place["content_index"] = 0
+                empty = {**part, "text": ""}
+                yield {"type": "response.content_part.added", **place, "part": empty}
+                for piece in pieces(part["text"], _TEXT_PIECE):
+                    kind = "response.output_text.delta"
+                    yield {"type": kind, **place, "delta": piece, "logprobs": []}
+                kind = "response.output_text.done"
+                yield {"type": kind, **place, "text": part["text"], "logprobs": []}
+                yield {"type": "response.content_part.done", **place, "part": part}
+            case _:
+                for part in item["summary"]:
+                    place["summary_index"] = 0
+                    empty = {**part, "text": ""}
+                    yield {"type": "response.reasoning_summary_part.added", **place, "part": empty}
+                    for piece in pieces(part["text"], _TEXT_PIECE):
+                        kind = "response.reasoning_summary_text.delta"
+                        yield {"type": kind, **place, "delta": piece}
+                    kind = "response.reasoning_summary_text.done"
+                    yield {"type": kind, **place, "text": part["text"]}
+                    yield {"type": "response.reasoning_summary_part.done", **place, "part": part}
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    yield {"type": "response.completed", "response": whole}
+
+
+def _begun(item: Json) -> Json:
+    """Return an item as its first event shows it; its encrypted content is not the last one."""
+    match item["type"]:
+        case "function_call":
+            return {**item, "status": "in_progress", "arguments": ""}
+        case "message":
+            return {**item, "status": "in_progress", "content": []}
+        case _:
+            return {**item, "summary": [], "encrypted_content": ""}

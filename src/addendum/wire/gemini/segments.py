@@ -1,0 +1,141 @@
+"""A `generateContent` body in cache order: function declarations, system instruction, parts.
+
+The provider does not document the order of the three. Declarations first is the safe reading: a
+change of tools loses all that follows, the system instruction too.
+
+Sources: google-genai 3.6.1 types; ai.google.dev, "Context caching" (2026-10).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from addendum import encoding
+from addendum.wire.segment import (
+    Json,
+    Kind,
+    Segment,
+    fields,
+    measured,
+    moved_tail,
+    objects,
+    parse,
+    text_of,
+)
+
+_SETTINGS = ("toolConfig", "cachedContent", "safetySettings")
+
+
+def segments(body: bytes | Json, tail: str | None = None) -> tuple[Segment, ...]:
+    """Return the segments of a request in cache order.
+
+    Args:
+        body: The captured body, or what it decodes to.
+        tail: This turn's instructions where they are moved with the newest user message: the
+            segment that carries them is flagged.
+
+    Raises:
+        ContentError: The body is not a JSON object.
+    """
+    value = parse(body)
+    reader = _Reader()
+    for at, tool in enumerate(objects(value.get("tools"))):
+        entries = objects(tool.get("functionDeclarations"))
+        for number, entry in enumerate(entries):
+            place = f"tools[{at}].functionDeclarations[{number}]"
+            reader.add("tool", "tools", "tool", place, entry, defines=_text(entry.get("name")))
+        if not entries:
+            reader.add("tool", "tools", "tool", f"tools[{at}]", tool)
+    for at, part in enumerate(objects(fields(value.get("systemInstruction")).get("parts"))):
+        reader.part("system", "system", f"systemInstruction.parts[{at}]", part)
+    for at, content in enumerate(objects(value.get("contents"))):
+        for number, part in enumerate(objects(content.get("parts"))):
+            role = str(content.get("role", "user"))
+            reader.part("message", role, f"contents[{at}].parts[{number}]", part)
+    return reader.finish(tail)
+
+
+def settings(body: bytes | Json) -> dict[str, str]:
+    """Return digests of the settings that count for the prefix, by name.
+
+    The model is part of the address and not of the body. Of the generation settings only those of
+    thinking are counted; which count is not documented.
+
+    Raises:
+        ContentError: The body is not a JSON object.
+    """
+    value = parse(body)
+    thinking = fields(value.get("generationConfig")).get("thinkingConfig")
+    stated = {name: value.get(name) for name in _SETTINGS} | {"thinkingConfig": thinking}
+    return {
+        name: encoding.digest(encoding.canonical(each))
+        for name, each in stated.items()
+        if each is not None
+    }
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self._found: list[Segment] = []
+        self._texts: list[str] = []
+
+    def part(self, kind: Kind, role: str, path: str, part: Json) -> None:
+        call, response = fields(part.get("functionCall")), fields(part.get("functionResponse"))
+        thought = part.get("thought") is True
+        names = [name for name in part if name not in ("thought", "thoughtSignature")]
+        self.add(
+            kind,
+            role,
+            "thought" if thought else next(iter(names), ""),
+            path,
+            part,
+            transparent=thought,
+            uses=(_text(call.get("name")),) if call else (),
+            opens=_text(call.get("id")),
+            answers=_text(response.get("id")),
+        )
+
+    def add(
+        self,
+        kind: Kind,
+        role: str,
+        type_: str,
+        path: str,
+        value: Json,
+        *,
+        transparent: bool = False,
+        defines: str = "",
+        uses: tuple[str, ...] = (),
+        opens: str = "",
+        answers: str = "",
+    ) -> None:
+        digest, size = measured(value)
+        self._found.append(
+            Segment(
+                kind,
+                role,
+                type_,
+                path,
+                digest,
+                size,
+                transparent=transparent,
+                markable=False,
+                defines=defines,
+                uses=uses,
+                opens=opens,
+                answers=answers,
+            )
+        )
+        self._texts.append(text_of(value))
+
+    def finish(self, tail: str | None) -> tuple[Segment, ...]:
+        place = moved_tail(self._found, self._texts, tail) if tail else None
+        if place is not None:
+            self._found[place] = msgspec.structs.replace(self._found[place], tail=True)
+        return tuple(self._found)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

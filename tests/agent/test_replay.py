@@ -1,0 +1,60 @@
+"""V8 over whole logs: what was sent is rendered again from the log alone, with its record."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from addendum.agent.replay import replay
+from addendum.cache.record import RequestRecord
+from addendum.errors import LogError
+from addendum.lab.runner import run_scenario
+from addendum.lab.scenario_file import find
+from addendum.log import codec
+from addendum.log.events import RequestContext
+from addendum.log.session_log import SessionLog
+
+pytestmark = pytest.mark.anyio
+
+CASES = [
+    ("redefine", "anthropic:claude-opus-5-5"),
+    ("tail", "anthropic:claude-sonnet-4-6"),
+    ("prompt-and-tool", "anthropic:claude-opus-4-8+by-reference"),
+    ("redefine", "deepseek:deepseek-flash"),
+    ("tail", "openai-chat:gpt-4.1"),
+]
+NOT_IN_THE_LOG = ("n", "time_sent", "time_answered")
+
+
+@pytest.mark.parametrize(("scenario", "route"), CASES)
+async def test_v8_a_log_gives_the_records_of_its_requests(scenario: str, route: str) -> None:
+    run = await run_scenario(find(scenario, {}), route)
+    again: list[RequestRecord] = []
+    for log in run.sessions:
+        stored = [codec.encode_event(event) for event in log.events]
+        again += [each.record for each in replay(SessionLog.load(log.session, stored))]
+    assert len(again) == len(run.records)
+    for mine, sent in zip(again, run.records, strict=True):
+        for name in RequestRecord.__struct_fields__:
+            if name not in NOT_IN_THE_LOG:
+                assert getattr(mine, name) == getattr(sent, name), (sent.n, name)
+        assert mine.time_answered is not None and mine.time_answered >= mine.time_sent
+
+
+async def test_flags_are_those_that_were_sent() -> None:
+    run = await run_scenario(find("redefine", {}), "deepseek:deepseek-flash")
+    sent = [capture.headers.get("anthropic-beta", "") for capture in run.captures]
+    again = [",".join(each.betas) for log in run.sessions for each in replay(log)]
+    assert again == sent
+
+
+async def test_a_rendering_that_this_release_does_not_know_is_refused() -> None:
+    run = await run_scenario(find("redefine", {}), "openai-chat:gpt-4.1")
+    stored: list[bytes] = []
+    for event in run.sessions[0].events:
+        if isinstance(event.data, RequestContext):
+            event = structs.replace(event, data=structs.replace(event.data, rendering=999))
+        stored.append(codec.encode_event(event))
+    log = SessionLog.load(run.sessions[0].session, stored)
+    with pytest.raises(LogError, match="rendering 999; use the release that sent it"):
+        list(replay(log))
