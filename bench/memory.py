@@ -4,13 +4,14 @@ The sessions are of one agent with 42 tools, on the memory store; each has run a
 the process has grown by is divided by their number. It holds the store's copy of the logs, the
 events, and what the next request is joined from; connections to providers are not in it.
 
-Usage: memory.py [SESSIONS]
+Usage: memory.py [SESSIONS [ROUTE]]
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
 import time
 from contextlib import AsyncExitStack
@@ -55,15 +56,19 @@ async def measure(route: str) -> None:
     )
 
 
-async def main() -> None:
-    """Print one row for each wire."""
+def main() -> None:
+    """Print one row for each wire, each from a process of its own."""
+    if not Path("/proc/self/statm").exists():
+        print("memory is measured on Linux only")
+        return
+    if len(sys.argv) > 2:
+        anyio.run(measure, sys.argv[2])
+        return
     print(f"{SESSIONS:,} open sessions of {TURNS} turns with {TOOLS} tools in one process")
-    print(f"{'kB a session':<28}{'memory':>10}{'log':>10}{'ratio':>8}{'request':>10}{'s':>8}")
+    columns = f"{'memory':>10}{'log':>10}{'ratio':>8}{'request':>10}{'s':>8}"
+    print(f"{'kB a session':<28}{columns}", flush=True)
     for route in ROUTES:
-        await measure(route)
+        subprocess.run([sys.executable, __file__, str(SESSIONS), route], check=True)
 
 
-if Path("/proc/self/statm").exists():
-    anyio.run(main)
-else:
-    print("memory is measured on Linux only")
+main()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import httpx2
 import pytest
 from examples.check_any_client import talk
 
@@ -143,3 +144,14 @@ def test_misuse_is_no_failed_assertion() -> None:
         assert_stable_prefix([{"model": "m", "messages": []}], allow=("prompt",))
     with pytest.raises(ContentError, match="cannot read"):
         assert_stable_prefix("no-such-file.jsonl")
+
+
+def test_a_vendors_sdk_may_send_its_key_as_a_bearer_token(cache_lab: CacheLab) -> None:
+    headers = {"authorization": "Bearer any", "anthropic-version": "2023-06-01"}
+    messages = [{"role": "user", "content": "a"}]
+    body = {"model": "claude-opus-5-5", "max_tokens": 9, "messages": messages}
+    url = cache_lab.base_url("anthropic") + "/v1/messages"
+    assert httpx2.post(url, json=body, headers=headers).status_code == 200
+    assert "authorization" not in cache_lab.captures[0].headers
+    del headers["authorization"]
+    assert httpx2.post(url, json=body, headers=headers).status_code == 401

@@ -13,6 +13,8 @@ from addendum.version import __version__
 
 if TYPE_CHECKING:
     from addendum.agent.agent import Agent, Limits, Settings, ToolDispatch
+    from addendum.agent.approval import Approval, Decision, Pending, Policy
+    from addendum.agent.hooks import AddContext, Ask, Change, Deny, Hook, HookCall, Replace
     from addendum.agent.session import Session
     from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME, resolve_dispatched_tool_call
     from addendum.tools.functions import ToolContext, tool
@@ -20,12 +22,23 @@ if TYPE_CHECKING:
     from addendum.tools.mcp import ServerSpec
 
 _HOMES = {
-    "TOOL_DISPATCHER_NAME": "addendum.tools.dispatcher",
+    "AddContext": "addendum.agent.hooks",
     "Agent": "addendum.agent.agent",
+    "Approval": "addendum.agent.approval",
+    "Ask": "addendum.agent.hooks",
+    "Change": "addendum.agent.hooks",
+    "Decision": "addendum.agent.approval",
+    "Deny": "addendum.agent.hooks",
+    "Hook": "addendum.agent.hooks",
+    "HookCall": "addendum.agent.hooks",
     "Limits": "addendum.agent.agent",
+    "Pending": "addendum.agent.approval",
+    "Policy": "addendum.agent.approval",
+    "Replace": "addendum.agent.hooks",
     "ServerSpec": "addendum.tools.mcp",
     "Session": "addendum.agent.session",
     "Settings": "addendum.agent.agent",
+    "TOOL_DISPATCHER_NAME": "addendum.tools.dispatcher",
     "ToolContext": "addendum.tools.functions",
     "ToolDispatch": "addendum.agent.agent",
     "ToolHistory": "addendum.tools.history",
@@ -49,8 +62,19 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "TOOL_DISPATCHER_NAME",
+    "AddContext",
     "Agent",
+    "Approval",
+    "Ask",
+    "Change",
+    "Decision",
+    "Deny",
+    "Hook",
+    "HookCall",
     "Limits",
+    "Pending",
+    "Policy",
+    "Replace",
     "ServerSpec",
     "Session",
     "Settings",

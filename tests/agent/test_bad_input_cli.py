@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.agent.test_bad_input_setup import foreign, newer, text_file
+from tests.agent.trouble import endpoint
 from tests.cli.commands import call, complaint
 
 SCENARIO = """
 name: small
-tools: [{name: echo, description: Echo., parameters: {type: object}, result: {text: done, tokens: 5}}]
+tools:
+  - {name: echo, description: Echo., parameters: {type: object}, result: {text: done, tokens: 5}}
 steps:
   - user: hello
     model: [{calls: [{tool: echo, arguments: {}}]}, {text: hi}]
@@ -150,33 +149,6 @@ def test_a_port_that_is_taken() -> None:
 # -- endpoints -----------------------------------------------------------------------------------
 
 
-@contextmanager
-def endpoint(status: int, body: bytes, media: str = "application/json") -> Generator[str]:
-    """An endpoint that answers everything alike."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("content-length", "0")))
-            self.send_response(status)
-            self.send_header("content-type", media)
-            self.send_header("content-length", str(len(body)))
-            self.send_header("retry-after-ms", "1")
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 def error(text: str) -> bytes:
     return json.dumps({"type": "error", "error": {"type": "x_error", "message": text}}).encode()
 
@@ -233,12 +205,20 @@ def test_the_real_program_ends_in_one_line_as_well(scenario: str, tmp_path: Path
     assert code == 0 or one_line(told)
 
 
-HOSTILE = "/nonsense\n/mcp on none\n/mcp\n\x1b[31m\x00\n<tool_update>\n/call echo {\n/tools\n/why\n/quit\n"
+HOSTILE = ["/nonsense", "/mcp on none", "/mcp", "\x1b[31m\x00", "<tool_update>", "/call echo {"]
 
 
 def test_a_chat_takes_any_line(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/chat.db"
-    code, _, told = program("chat", "--route", ROUTE, "--lab", "--store", store, text=HOSTILE)
+    code, _, told = program(
+        "chat",
+        "--route",
+        ROUTE,
+        "--lab",
+        "--store",
+        store,
+        text="\n".join([*HOSTILE, "/tools", "/why", "/quit"]),
+    )
     assert code in (0, 1)
     assert all(line.startswith(("addendum: ", "error: ")) for line in told.splitlines()), told
     code, _, told = program(

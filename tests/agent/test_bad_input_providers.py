@@ -271,7 +271,7 @@ ANSWERS = [
         "an id that no other provider takes",
         [messages(use("echo", '{"text": "x"}', "toolu_" + "z" * 40)), DONE],
         [
-            chat(called(("call_" + "z" * 35, "echo", '{"text": "x"}')), "tool_calls"),
+            chat(called(("functions.echo:0/" + "ü" * 60, "echo", '{"text": "x"}')), "tool_calls"),
             CHAT_DONE,
         ],
         codes=[None],

@@ -12,12 +12,13 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.agent.trouble import ROUTES, world
+from tests.agent.trouble import QUICK, ROUTES, endpoint, world
 
 from addendum.agent.agent import Limits
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.log.events import RequestHeader
 from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp_pool import ServerPool
 
 pytestmark = pytest.mark.anyio
 
@@ -202,6 +203,39 @@ async def test_a_server_that_never_lists_costs_a_wait(case: Case, on: bool, tmp_
         await there.usable(agent)
 
 
+ADDRESSES: list[tuple[str, int, bytes, str, str]] = [
+    ("refuses the key", 401, b"{}", "application/json", "401"),
+    ("is missing", 404, b"nothing here", "text/plain", "Not Found"),
+    ("fails", 500, b"\x00\xff", "text/plain", "500"),
+    ("is a web page", 200, b"<html>\nhello\n</html>", "text/html", ""),
+    ("answers no JSON", 200, b"{nonsense", "application/json", ""),
+    ("streams nonsense", 200, b"data: {nonsense\n\n", "text/event-stream", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "body", "media", "says"), ADDRESSES, ids=[each[0] for each in ADDRESSES]
+)
+async def test_an_address_that_is_no_server_costs_a_wait(
+    name: str, status: int, body: bytes, media: str, says: str, tmp_path: Path
+) -> None:
+    async with world(tmp_path) as there:
+        with endpoint(status, body, media) as url:
+            spec = ServerSpec(name="s", url=url, headers=(("authorization", "Bearer s3cret-key"),))
+            agent = there.agent(mcp_servers=[spec], limits=Limits(server_wait=5.0))
+            async with agent.open("s", store=there.url) as session:
+                await session.tools.enable("s")
+                assert (await session.run("hello")).text.startswith("I heard")
+                error = session.registry.state("s").error
+                assert error is not None
+                assert says in error
+                assert "s3cret" not in error
+                assert error == " ".join(error.split())
+            await there.pool.aclose()
+        there.pool = ServerPool(timings=QUICK)
+        await there.usable(there.agent(mcp_servers=[spec]))  # and now nobody listens there
+
+
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("case", LISTS, ids=lambda case: case.name)
 async def test_a_bad_tool_costs_neither_the_others_nor_the_session(
@@ -279,6 +313,14 @@ CALLS = [
         "answer",
         {"result": '{"content": [], "structuredContent": {"a": NaN}}'},
         says="not finite",
+    ),
+    Call(
+        "500 nested arrays",
+        "answer",
+        {"result": '{"content": [], "structuredContent": {"a": ' + "[" * 500 + "]" * 500 + "}}"},
+        "malformed",
+        True,
+        "depth",
     ),
     Call(
         "5,000 nested arrays",

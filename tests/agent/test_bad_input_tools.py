@@ -12,10 +12,13 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.agent.trouble import ROUTES, one_line, world
+from tests.agent.trouble import ROUTES, attempt, one_line, world
 
-from addendum.errors import AddendumError, ConfigurationError
+from addendum.agent.agent import Limits
+from addendum.agent.session import Session
+from addendum.errors import AddendumError, ConfigurationError, LimitReached
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
+from addendum.log.events import TurnEnd
 from addendum.tools.functions import ToolContext, tool
 
 pytestmark = pytest.mark.anyio
@@ -144,6 +147,44 @@ async def test_one_bad_call_stops_no_other(tmp_path: Path) -> None:
         ]
         here.lab.script = None
         await here.usable(agent)
+
+
+async def test_a_model_that_never_ends_is_stopped_by_the_limit(tmp_path: Path) -> None:
+    async def again() -> str:
+        return "again"
+
+    rounds = [Entry(calls=(ScriptCall("again"),)) for _ in range(5)]
+    async with world(tmp_path) as here:
+        here.lab.script = Script((ScriptStep("go", tuple(rounds)),))
+        agent = here.agent(tools=[again], limits=Limits(steps=3))
+        async with agent.open("s", store=here.url) as session:
+            error = await attempt(session, "go")
+            assert error is not None
+            assert "Limits(steps=" in one_line(error, LimitReached)
+        assert [each.text for each in await here.results()] == ["again"] * 3
+        ends = [each for each in await here.data() if isinstance(each, TurnEnd)]
+        assert [each.reason for each in ends] == ["limit"]
+        here.lab.script = None
+        await here.usable(agent)
+
+
+async def test_a_tool_that_drives_its_own_session(tmp_path: Path) -> None:
+    """It may switch tools; a turn inside a turn is refused, and that is its result."""
+    sessions: list[Session] = []
+
+    async def inside() -> str:
+        await sessions[0].tools.remove("inside")
+        await sessions[0].run("a turn inside a turn")
+        return "never"
+
+    async with world(tmp_path) as here:
+        async with here.agent(tools=[inside]).open("s", store=here.url) as session:
+            sessions.append(session)
+            await session.run("/call inside {}")
+            await session.run("hello")
+        (result,) = await here.results()
+        assert "a turn is running" in result.text
+        await here.usable()
 
 
 async def test_what_is_switched_off_in_the_middle_of_a_step_is_refused_at_once(

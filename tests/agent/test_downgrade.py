@@ -9,6 +9,7 @@ import pytest
 from addendum import Agent
 from addendum.agent.exchange import rejected_fields
 from addendum.errors import ProviderRefused
+from addendum.lab.exchange import Switches
 from addendum.lab.server import open_lab
 from addendum.log.events import RequestContext, RouteDowngrade
 from addendum.routes import SYSTEM_ROLE
@@ -74,3 +75,17 @@ async def test_our_own_fault_never_downgrades(message: str, code: str | None) ->
                 await session.run("and now")
             assert not any(isinstance(event.data, RouteDowngrade) for event in session.log.events)
             await session.run("once more")
+
+
+async def test_an_endpoint_that_knows_no_additional_tools_goes_on_by_dispatch() -> None:
+    async with open_lab(switches=Switches(openai_additional_tools=False)) as lab:
+        agent = Agent("openai:gpt-6.1-sol", base_url=lab.base_url("openai"), tools=[extra])
+        async with agent.open("s", store="memory://") as session:
+            result = await session.run("hello")
+            events = [event.data for event in session.log.events]
+            last = json.loads(lab.captures[-1].body)
+    assert result.text.startswith("I heard")
+    (downgrade,) = [data for data in events if isinstance(data, RouteDowngrade)]
+    assert (downgrade.rejected, downgrade.projection) == (("additional_tools",), "dispatch")
+    assert [tool["name"] for tool in last["tools"]] == ["extra", "tool_search", "call_tool"]
+    assert all(item["type"] == "message" for item in last["input"])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
+from addendum.agent.agent import Agent
 from addendum.agent.replay import replay
 from addendum.cache.record import RequestRecord
-from addendum.errors import LogError
+from addendum.errors import LogError, ProviderRefused
 from addendum.lab.runner import run_scenario
 from addendum.lab.scenario_file import find
+from addendum.lab.server import open_lab
 from addendum.log import codec
 from addendum.log.events import RequestContext
 from addendum.log.session_log import SessionLog
@@ -39,6 +41,28 @@ async def test_v8_a_log_gives_the_records_of_its_requests(scenario: str, route: 
             if name not in NOT_IN_THE_LOG:
                 assert getattr(mine, name) == getattr(sent, name), (sent.n, name)
         assert mine.time_answered is not None and mine.time_answered >= mine.time_sent
+
+
+async def test_a_break_of_a_request_without_an_answer_is_still_ahead() -> None:
+    async with open_lab() as lab:
+        base_url = lab.base_url("openai-chat")
+        agent = Agent("openai-chat:gpt-4.1", base_url=base_url, instructions="One.", record=True)
+        async with agent.open("s", store="memory://") as session:
+            await session.run("Hello.")
+            session.instructions = "Two."
+            lab.fail_next("openai-chat", status=400)
+            with pytest.raises(ProviderRefused):
+                await session.run("And?")
+            await session.run("Again.")
+            sent = [[(each.reason, each.at) for each in one.breaks] for one in session.sent]
+            again = [
+                [(each.reason, each.at) for each in one.record.declared]
+                for one in replay(session.log)
+            ]
+            statuses = [one.record.status for one in replay(session.log)]
+    assert statuses == ["answered", "failed", "answered"]
+    assert again == sent
+    assert ("prompt rewritten", "system") in again[1] and ("prompt rewritten", "system") in again[2]
 
 
 async def test_flags_are_those_that_were_sent() -> None:

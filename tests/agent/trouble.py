@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+import http.server
+import threading
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,33 @@ def answering(*bodies: bytes, status: int = 200, media: str = "text/event-stream
     return Transport(TransportSettings(retries=0), client=client)
 
 
+@contextmanager
+def endpoint(status: int, body: bytes, media: str = "application/json") -> Generator[str]:
+    """An endpoint that answers everything alike."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length", "0")))
+            self.send_response(status)
+            self.send_header("content-type", media)
+            self.send_header("content-length", str(len(body)))
+            self.send_header("retry-after-ms", "1")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 async def attempt(session: Session, text: str = "hello") -> AddendumError | None:
     """Run a turn that may fail in our own way; any other exception goes through."""
     try:
@@ -117,6 +146,3 @@ async def attempt(session: Session, text: str = "hello") -> AddendumError | None
     except AddendumError as error:
         return error
     return None
-
-
-Servers = Callable[[Path], Sequence[str]]

@@ -133,6 +133,31 @@ def test_a_break_is_told_with_its_cause_and_can_be_allowed(
     assert checked(before, after, allow=(rule,)) == ()
 
 
+def test_text_for_one_turn_is_told_apart_from_a_changed_history() -> None:
+    def turn(*texts: str) -> Json:
+        body = claude(*texts)
+        body["messages"][-1]["content"].insert(0, {"type": "text", "text": "Today is Monday."})
+        return body
+
+    (found,) = checked(turn("a"), turn("a", "b", "c"))
+    assert (found.rule, found.cause, found.path) == ("V3", "tail", "messages[0].content[0]")
+    assert "'Today is Monday.'" in found.text
+    assert checked(turn("a"), turn("a", "b", "c"), allow=("tail",)) == ()
+    # With the message itself it is no tail.
+    (found,) = checked(turn("a"), turn("z", "b", "c"))
+    assert found.cause == "messages"
+
+
+def test_deepseek_has_no_hidden_text_in_front_of_deferred_tools() -> None:
+    later = {"name": "y", "input_schema": {}, "defer_loading": True}
+    for model, count in (("claude-opus-5-5", 1), ("deepseek-flash", 0)):
+        found = checked(
+            claude("a", model=model, tools=("x",)),
+            claude(*TWO, model=model, tools=("x", later)),
+        )
+        assert [each.path for each in found] == ["deferral"] * count
+
+
 def test_reasoning_that_is_left_out_is_named() -> None:
     thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
     first, later = claude("a", "b", "c"), claude("a", "b", "c", "d", "e")

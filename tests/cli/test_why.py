@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import anyio
 import pytest
@@ -9,7 +10,7 @@ from tests.cli.histories import CHAT, CLAUDE, play, rewritten, silent, unread, u
 
 from addendum.cache.causes import AREAS, CAUSES, REASONS, SETTINGS, words
 from addendum.log.session_log import SessionLog
-from addendum.log.values import BREAK_REASONS
+from addendum.log.values import BreakReason
 from addendum.stores import open_store
 
 
@@ -131,7 +132,7 @@ OPENAI = set(
 
 
 def test_every_reason_has_words_and_advice() -> None:
-    assert set(BREAK_REASONS) <= set(CAUSES)
+    assert set(get_args(BreakReason)) <= set(CAUSES)
     assert set(REASONS) <= set(CAUSES)
     for cause in CAUSES.values():
         assert cause.text and cause.advice

@@ -26,9 +26,14 @@ from tests.lab.lab_requests import (
 from addendum import encoding
 from addendum.lab.anthropic import Anthropic
 from addendum.lab.anthropic_thinking import Seal, sign
+from addendum.lab.bedrock import Bedrock
 from addendum.lab.deepseek import DeepSeek
 from addendum.lab.exchange import Call, Provider
+from addendum.lab.gemini import Gemini
+from addendum.lab.gemini_signatures import STAND_IN
 from addendum.lab.openai_chat import Compatible, OpenAIChat
+from addendum.lab.openai_responses import OpenAIResponses
+from addendum.lab.openai_responses_reasoning import seal
 
 HEADERS = {
     "x-api-key": "k",
@@ -89,6 +94,49 @@ CHAT: Json = {
         {"role": "tool", "tool_call_id": "c1", "content": "ok"},
     ],
 }
+FUNCTION: Json = {"type": "function", "name": "a", "parameters": {"type": "object"}}
+ITEMS: Json = {
+    "model": "gpt-6.1-sol",
+    "store": False,
+    "stream": True,
+    "include": ["reasoning.encrypted_content"],
+    "reasoning": {"effort": "low"},
+    "prompt_cache_options": {"mode": "implicit"},
+    "prompt_cache_key": "k",
+    "input": [
+        {
+            "type": "additional_tools",
+            "role": "developer",
+            "tools": [{**FUNCTION, "strict": False}],
+        },
+        {"role": "developer", "content": "d"},
+        {
+            "type": "message",
+            "role": "user",
+            "content": [
+                {
+                    "type": "input_text",
+                    "text": "x",
+                    "prompt_cache_breakpoint": {"mode": "explicit"},
+                }
+            ],
+        },
+        {
+            "type": "reasoning",
+            "id": "rs_00000000000000000000",
+            "summary": [],
+            "encrypted_content": seal("gpt-6.1-sol", "t", []),
+        },
+        {
+            "type": "function_call",
+            "id": "fc_00000000000000000000r1",
+            "call_id": "c1",
+            "name": "a",
+            "arguments": "{}",
+        },
+        {"type": "function_call_output", "call_id": "c1", "output": "ok"},
+    ],
+}
 PLAIN: Json = {
     "model": "llama",
     "messages": [
@@ -98,11 +146,91 @@ PLAIN: Json = {
         {"role": "user", "content": [{"type": "text", "text": "x"}]},
     ],
 }
+CONVERSE: Json = {
+    "inferenceConfig": {"maxTokens": 9, "stopSequences": ["x"]},
+    "additionalModelRequestFields": {"thinking": {"type": "adaptive"}},
+    "toolConfig": {
+        "tools": [
+            {
+                "toolSpec": {
+                    "name": "a",
+                    "description": "A.",
+                    "inputSchema": {"json": {"type": "object"}},
+                }
+            },
+            {"cachePoint": {"type": "default", "ttl": "5m"}},
+        ],
+        "toolChoice": {"auto": {}},
+    },
+    "system": [{"text": "s"}, {"cachePoint": {"type": "default"}}],
+    "messages": [
+        {"role": "user", "content": [{"text": "hi"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"reasoningContent": {"reasoningText": {"text": "t", "signature": SIGNED}}},
+                {"toolUse": {"toolUseId": "c1", "name": "a", "input": {"q": 1}}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "toolResult": {
+                        "toolUseId": "c1",
+                        "content": [{"text": "x"}, {"json": {"a": 1}}],
+                        "status": "success",
+                    }
+                },
+                {"text": "more"},
+            ],
+        },
+    ],
+}
+CONTENTS: Json = {
+    "systemInstruction": {"parts": [{"text": "s"}]},
+    "generationConfig": {"thinkingConfig": {"thinkingLevel": "low"}},
+    "tools": [
+        {
+            "functionDeclarations": [
+                {
+                    "name": "a",
+                    "description": "A.",
+                    "parametersJsonSchema": {"type": "object", "properties": {"q": {}}},
+                }
+            ]
+        }
+    ],
+    "contents": [
+        {"role": "user", "parts": [{"text": "hi"}]},
+        {
+            "role": "model",
+            "parts": [
+                {"text": "x", "thought": True},
+                {
+                    "functionCall": {"id": "c1", "name": "a", "args": {"q": 1}},
+                    "thoughtSignature": STAND_IN,
+                },
+            ],
+        },
+        {
+            "role": "user",
+            "parts": [{"functionResponse": {"id": "c1", "name": "a", "response": {"output": "x"}}}],
+        },
+    ],
+}
+PATHS: dict[type[Provider], str] = {
+    Bedrock: "/bedrock/model/anthropic.claude-opus-5-v1:0/converse-stream",
+    Gemini: "/gemini/v1beta/models/gemini-3.8-flash:streamGenerateContent",
+}
 PROVIDERS: list[tuple[type[Provider], Json]] = [
     (Anthropic, MESSAGES),
     (DeepSeek, UNITS),
     (OpenAIChat, CHAT),
     (Compatible, PLAIN),
+    (Bedrock, CONVERSE),
+    (Gemini, CONTENTS),
+    (OpenAIResponses, ITEMS),
 ]
 
 anything = st.recursive(
@@ -132,7 +260,8 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(("provider", "body"), PROVIDERS)
 def test_the_body_is_taken_as_it_is(provider: type[Provider], body: Json) -> None:
-    reply = provider().handle(Call(HEADERS, encoding.encode(body), 0.0))
+    path = PATHS.get(provider, "")
+    reply = provider().handle(Call(HEADERS, encoding.encode(body), 0.0, path=path))
     assert reply.status == 200, reply.refusal
 
 
@@ -152,9 +281,11 @@ def test_every_body_is_answered(provider: type[Provider], body: Json, data: st.D
             del inner[path[-1]]
         else:
             inner["other"] = inner.pop(path[-1])
-    reply = provider().handle(Call(HEADERS, encoding.encode(sent), 0.0))
-    assert reply.status in (200, 400, 404)
+    path = PATHS.get(provider, "")
+    reply = provider().handle(Call(HEADERS, encoding.encode(sent), 0.0, path=path))
+    assert reply.status in (200, 400, 403, 404)
     if reply.status != 200:
-        error = encoding.decode(reply.payload)["error"]
+        value = encoding.decode(reply.payload)
+        error = value.get("error", value)
         assert error["message"] == reply.refusal
         assert "\n" not in error["message"]

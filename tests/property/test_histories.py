@@ -39,6 +39,13 @@ HOMES = [
     Home("bedrock", "bedrock:anthropic.claude-opus-5-5", "anthropic:claude-opus-5-5"),
     Home("bedrock-moved", "bedrock:anthropic.claude-sonnet-4-5", "gemini:gemini-3.8-flash"),
     Home("bedrock-rebind", "bedrock:anthropic.claude-sonnet-5", "gemini:gemini-2.5-pro", "rebind"),
+    Home(
+        "bedrock-empty",
+        "bedrock:anthropic.claude-opus-4-8",
+        "openai-chat:gpt-4.1",
+        "rebind",
+        empty=True,
+    ),
     Home("nova", "bedrock:amazon.nova-pro-v1:0", "openai-chat:gpt-4.1"),
     Home("gemini", "gemini:gemini-3.8-flash", "bedrock:anthropic.claude-opus-5-5"),
 ]

@@ -33,6 +33,9 @@ def test_every_entry_has_exactly_the_keys() -> None:
         "deepseek",
         "openai",
         "openai-chat",
+        "bedrock",
+        "gemini",
+        "vertex",
         "compatible",
     }
     for entry in entries:

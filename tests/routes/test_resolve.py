@@ -63,7 +63,10 @@ def test_every_route_takes_dispatch(name: str) -> None:
     ("name", "says"),
     [
         ("antropic:claude-opus-5", "did you mean anthropic"),
-        ("nobody:x", "there are: anthropic, deepseek, openai, openai-chat, compatible"),
+        (
+            "nobody:x",
+            "there are: anthropic, deepseek, openai, openai-chat, bedrock, gemini, vertex, compatible",
+        ),
         ("openia:gpt-6.1-sol", "did you mean openai"),
         ("anthropic:claud-opus-5-5", "did you mean claude-opus-5-5"),
         ("anthropic:gpt-4.1", "compatible:MODEL"),

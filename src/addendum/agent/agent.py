@@ -14,7 +14,10 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from addendum import encoding
+from addendum.agent.approval import Approval, OnRedefinition
+from addendum.agent.hooks import Hook
 from addendum.agent.session import Session
+from addendum.errors import ConfigurationError
 from addendum.log.events import SessionStart
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Store
@@ -94,6 +97,11 @@ class Agent:
         tool_changes: How changes are told: `auto`, `native`, `dispatch` or `rebind`.
         tool_dispatch: Whether `call_tool` is bound even where nothing is deferred yet.
         disabled: Names of tools that stay bound and are refused.
+        hooks: The application's own code around tool calls, in order.
+        approval: Which calls a person is asked about. None asks about none, and a hook that wants
+            to ask refuses the call.
+        on_redefinition: What happens when a tool is defined anew in a session: `accept` it, or
+            `ask` before its next call, until one was approved.
         tail: Where `turn_instructions` stand; `auto` is the route's own choice.
         caching: Whether the provider's cache is used.
         ttl: Lifetime asked of cache marks, on routes that have one.
@@ -122,6 +130,9 @@ class Agent:
         tool_changes: ToolChanges = "auto",
         tool_dispatch: bool | ToolDispatch = False,
         disabled: Collection[str] = (),
+        hooks: Sequence[Hook] = (),
+        approval: Approval | None = None,
+        on_redefinition: OnRedefinition = "accept",
         tail: TailChoice = "auto",
         caching: bool = True,
         ttl: Lifetime | None = None,
@@ -147,6 +158,17 @@ class Agent:
         self.dispatch = tool_dispatch if isinstance(tool_dispatch, ToolDispatch) else ToolDispatch()
         self.tool_dispatch = bool(tool_dispatch)
         self.disabled = tuple(sorted(set(disabled)))
+        self.hooks = tuple(hooks)
+        self.approval = approval
+        if on_redefinition not in ("accept", "ask"):
+            raise ConfigurationError(
+                f"on_redefinition is 'accept' or 'ask', not {on_redefinition!r}"
+            )
+        if on_redefinition == "ask" and approval is None:
+            raise ConfigurationError(
+                "on_redefinition='ask' has nobody to ask; give approval=Approval(...) too"
+            )
+        self.on_redefinition: OnRedefinition = on_redefinition
         self.tail: TailChoice = tail
         self.caching = caching
         self.ttl: Lifetime | None = ttl

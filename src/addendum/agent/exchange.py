@@ -143,7 +143,7 @@ async def downgrade(
                 softer.definitions,
             )
         )
-        await session.remember(rejected)
+        await session.downgrades.keep(session.route, rejected)
     return softer
 
 

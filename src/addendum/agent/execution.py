@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 from msgspec import Struct
@@ -23,13 +23,17 @@ class Planned(Struct, frozen=True):
 
     Attributes:
         call: The call in real form.
-        entry: What runs it; None if it is refused.
-        refused: The refusal, if it is.
+        entry: The tool; None where there is none, or the call was made wrongly.
+        refused: What is answered in place of running it, if it does not run.
+        reason: Why a person has to be asked first; None if nobody has to.
+        context: Texts that hooks add behind the results.
     """
 
     call: Call
     entry: Entry | None = None
     refused: Outcome | None = None
+    reason: str | None = None
+    context: tuple[str, ...] = ()
 
 
 async def run_calls(
@@ -38,6 +42,7 @@ async def run_calls(
     *,
     timeout: float,
     limit: int,
+    after: Callable[[Planned, Outcome], Awaitable[Outcome]],
     done: Callable[[int, Outcome], None],
 ) -> None:
     """Run all calls at once; report each result in the model's order.
@@ -50,6 +55,7 @@ async def run_calls(
         context: Makes the context of a call.
         timeout: Seconds a tool may take unless it has a limit of its own.
         limit: Bytes a result may have; what is longer is cut, and says so.
+        after: Says what is told of a call that has run, from what it gave.
         done: Told of each result with the call's place, in order, as soon as all before it are
             there.
     """
@@ -63,7 +69,7 @@ async def run_calls(
             next_place += 1
 
     async def one(place: int, item: Planned) -> None:
-        results[place] = _bounded(await _run(item, context, timeout), limit)
+        results[place] = _bounded(await after(item, await _run(item, context, timeout)), limit)
         report()
 
     for place, item in enumerate(planned):

@@ -86,21 +86,25 @@ def replay(
     earlier = SessionLog(log.session)
     ledger = Ledger()
     lines: dict[int, _Line] = {}
-    declared: list[CacheBreak] = []
+    ahead: dict[str, dict[str, CacheBreak]] = {}
     for event in log.events:
         data = event.data
         if isinstance(data, CacheBreak):
-            declared.append(data)
+            breaks = ahead.setdefault(data.route, {})
+            breaks.pop(data.reason, None)
+            breaks[data.reason] = data
+        elif isinstance(data, AssistantMessage):
+            # A break declared for a request that nobody answered is still ahead.
+            ahead.pop(data.route, None)
         elif isinstance(data, RequestSent):
             line = lines.get(data.context_seq)
             if line is None:
                 line = lines[data.context_seq] = _line(log, event, data, route_of)
             ledger.read(earlier.events)
-            breaks = tuple(
-                Declared(each.reason, each.at) for each in declared if each.route == data.route
+            declared = tuple(
+                Declared(each.reason, each.at) for each in ahead.get(data.route, {}).values()
             )
-            yield _again(earlier, event, data, line, ledger, breaks, answers.get(event.seq))
-            declared = []
+            yield _again(earlier, event, data, line, ledger, declared, answers.get(event.seq))
         earlier._admit(event)  # pyright: ignore[reportPrivateUsage]
 
 

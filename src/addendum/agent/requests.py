@@ -197,7 +197,7 @@ class Requests:
                 log.turn or log.turns,
                 log.step or 0,
                 self._number,
-                route.name,
+                context.route,
                 seq,
                 log.surface.generation,
                 "turn" if instruction is None else "compaction",

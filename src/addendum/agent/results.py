@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from addendum.agent.approval import Pending
 from addendum.log.events import CacheBreak
 from addendum.log.values import Usage
 
@@ -76,17 +77,19 @@ class TurnResult(Struct, frozen=True):
         text: The last answer's text.
         turn: The turn's number.
         usage: Sums over its requests; None where one did not say.
-        requests: Figures of each request, in order.
+        requests: Figures of each request, in order; behind a decision, of those since then.
+        waiting: Calls that a person has to decide before the turn goes on; none if it is over.
     """
 
     text: str
     turn: int
     usage: Usage
     requests: tuple[RequestFigures, ...]
+    waiting: tuple[Pending, ...] = ()
 
 
 class TurnDone(Struct, frozen=True):
-    """The turn is over; the last event of a stream."""
+    """The turn is over, or waits for a person; the last event of a stream."""
 
     result: TurnResult
 

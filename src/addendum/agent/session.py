@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import math
-from collections.abc import AsyncGenerator, Collection, Generator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.abc import TaskGroup
 
+from addendum.agent.approval import KINDS, Consent, Decisions, Pending, pending
+from addendum.agent.downgrades import Downgrades
 from addendum.agent.requests import RENDERING, Requests, Sent
-from addendum.agent.results import StreamEvent, TurnDone, TurnResult
+from addendum.agent.results import StreamEvent, TurnResult
 from addendum.agent.step import StepInput
+from addendum.agent.streaming import streamed
 from addendum.agent.tools import SessionTools
 from addendum.agent.turn import Turn, compact
 from addendum.errors import ConfigurationError
@@ -40,10 +42,6 @@ if TYPE_CHECKING:
     from addendum.agent.agent import Agent
 
 
-_REMEMBERED = 7 * 86_400.0
-"""Seconds for which other sessions know what an endpoint refused."""
-
-
 class Session:
     """A conversation that can be driven. Made by `Agent.open`.
 
@@ -52,6 +50,7 @@ class Session:
         agent: The agent.
         log: Its log; to be read, not to be appended to.
         tools: Switches.
+        downgrades: What endpoints refused in other sessions.
         instructions: Static text; the agent's unless set.
         conversation_instructions: Text of this conversation; the agent's unless set.
         turn_instructions: Text for the next turns; the agent's unless set.
@@ -90,15 +89,17 @@ class Session:
         self._lease = lease
         self._tasks = tasks
         self._history = HistoryFold()
+        self._consent = Consent()
         self._busy = False
-        self._learned: dict[str, frozenset[str]] = {}
+        self.downgrades = Downgrades(store, agent.clock)
 
     # -- life -------------------------------------------------------------------------------
 
     async def begin(self) -> None:
         """Bring tools and log to where they were, or start them."""
         log, registry = self.log, self.registry
-        log.close_open()
+        if log.asked is None:
+            log.close_open()
         before = log.header
         switches = [event.data for event in log.events if isinstance(event.data, ToolSwitch)]
         on = {spec.name: spec.on for spec in self.agent.servers}
@@ -134,7 +135,8 @@ class Session:
 
     async def end(self) -> None:
         """Make durable what is not yet, as far as that is possible."""
-        self.log.close_open()
+        if self.log.asked is None:
+            self.log.close_open()
         await self.flush()
 
     async def flush(self) -> None:
@@ -144,21 +146,17 @@ class Session:
     # -- turns ------------------------------------------------------------------------------
 
     async def run(self, text: str) -> TurnResult:
-        """Run one turn to its end.
+        """Run one turn to its end, or until a person has to decide calls (`waiting`).
 
         Args:
             text: What the person wrote.
 
         Raises:
+            ConfigurationError: The text says nothing, or a turn runs or waits for decisions.
             ProviderError: The provider refused or failed; the session stays usable.
             LimitReached: A limit of the agent ended the turn.
         """
-
-        def ignore(event: StreamEvent) -> None:
-            pass
-
-        with self._one_at_a_time():
-            return await Turn(self, ignore).run(text)
+        return await self._run(text, _ignore)
 
     async def stream(self, text: str) -> AsyncGenerator[StreamEvent]:
         """Run one turn and give its events as they happen; the last is `TurnDone`.
@@ -172,36 +170,55 @@ class Session:
             ProviderError: As `run`.
             LimitReached: As `run`.
         """
-        send, receive = anyio.create_memory_object_stream[StreamEvent](math.inf)
-        failure: list[BaseException] = []
-        scope, ended = anyio.CancelScope(), anyio.Event()
-
-        def tell(event: StreamEvent) -> None:
-            # Whoever left the loop hears no more; the turn is cancelled, which is no error of it.
-            with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                send.send_nowait(event)
-
-        async def work() -> None:
-            try:
-                with scope, self._one_at_a_time():
-                    tell(TurnDone(await Turn(self, tell).run(text)))
-            except Exception as error:
-                failure.append(error)
-            finally:
-                send.close()
-                ended.set()
-
-        self._tasks.start_soon(work)
-        try:
-            async for event in receive:
+        async with aclosing(streamed(self._tasks, lambda tell: self._run(text, tell))) as events:
+            async for event in events:
                 yield event
-        finally:
-            receive.close()
-            scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await ended.wait()
-        if failure:
-            raise failure[0]
+
+    def pending(self) -> tuple[Pending, ...]:
+        """Return the calls that a person has to decide before the turn goes on."""
+        approval = self.agent.approval
+        return pending(self.log.asked, KINDS if approval is None else approval.kinds)
+
+    async def decide(self, decisions: Decisions) -> TurnResult:
+        """Decide the calls that wait, and go on with their turn to its end, or to the next wait.
+
+        Args:
+            decisions: By call id, one for each call of `pending()`.
+
+        Raises:
+            ConfigurationError: These are not the calls that wait; they wait still.
+            AddendumError: As `run`.
+        """
+        return await self._decide(decisions, _ignore)
+
+    async def stream_decide(self, decisions: Decisions) -> AsyncGenerator[StreamEvent]:
+        """As `decide`, and give the turn's events as `stream` does.
+
+        Args:
+            decisions: By call id, one for each call of `pending()`.
+
+        Raises:
+            AddendumError: As `decide`.
+        """
+        work = streamed(self._tasks, lambda tell: self._decide(decisions, tell))
+        async with aclosing(work) as events:
+            async for event in events:
+                yield event
+
+    async def _run(self, text: str, tell: Callable[[StreamEvent], None]) -> TurnResult:
+        with self._one_at_a_time():
+            return await Turn(self, tell).run(text)
+
+    async def _decide(
+        self, decisions: Decisions, tell: Callable[[StreamEvent], None]
+    ) -> TurnResult:
+        with self._one_at_a_time(deciding=True):
+            return await Turn(self, tell).resume(decisions)
+
+    def consent(self) -> Consent:
+        """Return what was decided so far, by tool."""
+        self._consent.read(self.log.events)
+        return self._consent
 
     # -- what may be called -----------------------------------------------------------------
 
@@ -335,7 +352,7 @@ class Session:
             caching=agent.caching,
             ttl=agent.ttl,
             rendering=RENDERING,
-            rejected=self.requests.rejected(route) | self._learned.get(self._endpoint, frozenset()),
+            rejected=self.requests.rejected(route) | self.downgrades.known(route),
         )
         if recorded is None or any(
             on and getattr(recorded, name) != getattr(fresh, name) for name, on in asked.items()
@@ -430,34 +447,17 @@ class Session:
             session.registry.hand_over(self.registry)
             yield session
 
-    # -- what an endpoint refused -------------------------------------------------------------
-
-    async def learn(self) -> None:
-        """Read what the route's endpoint refused in other sessions, once."""
-        key = self._endpoint
-        if key not in self._learned:
-            stored = await self._store.get("downgrade", key)
-            self._learned[key] = frozenset(stored.decode().split() if stored else ())
-
-    async def remember(self, rejected: Collection[str]) -> None:
-        """Keep what the endpoint refused, so that new sessions need not find out; it expires."""
-        self._learned[self._endpoint] = self._learned.get(self._endpoint, frozenset()) | set(
-            rejected
-        )
-        text = " ".join(sorted(self._learned[self._endpoint]))
-        expires = int((self.agent.clock() + _REMEMBERED) * 1000)
-        await self._store.put("downgrade", self._endpoint, text.encode(), expires=expires)
-
-    @property
-    def _endpoint(self) -> str:
-        return f"{self.route.name} {self.route.endpoint.base_url}"
-
     @contextlib.contextmanager
-    def _one_at_a_time(self) -> Generator[None]:
-        """Let one turn in at a time."""
+    def _one_at_a_time(self, *, deciding: bool = False) -> Generator[None]:
+        """Let one turn in at a time, and nothing but decisions while one waits for them."""
         if self._busy:
             raise ConfigurationError(
                 "a turn is running in this session; wait for it or cancel it first",
+                session=self.id,
+            )
+        if self.log.asked is not None and not deciding:
+            raise ConfigurationError(
+                "a turn waits for decisions; answer session.pending() with session.decide(...)",
                 session=self.id,
             )
         self._busy = True
@@ -465,6 +465,10 @@ class Session:
             yield
         finally:
             self._busy = False
+
+
+def _ignore(event: StreamEvent) -> None:
+    pass
 
 
 def _appended(node: Event) -> bool:

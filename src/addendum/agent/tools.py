@@ -37,7 +37,13 @@ class SessionTools:
         return await self._log(ToolSwitch("server", server, False, by))
 
     async def add(self, tool: AnyTool | Callable[..., Any], *, by: str = "user") -> int:
-        """Add a function tool, or replace the one of that name."""
+        """Add a function tool, or replace the one of that name.
+
+        A tool of a new name is kept: in another process it is there, and answers with an error
+        until it is added again. One that replaces a function of the agent's own lasts while the
+        session is open: opened again, the session has the agent's function back, and says so as
+        a redefinition.
+        """
         ready = as_tool(tool)
         if ready.schema.defer_loading:
             # An addition offers the tool: the flag means something in a head only.

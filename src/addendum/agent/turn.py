@@ -3,56 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Literal
 
 import anyio
-import msgspec
 
 from addendum import encoding
+from addendum.agent.approval import Pending, complete
+from addendum.agent.batch import Batch
 from addendum.agent.exchange import ask
-from addendum.agent.execution import Planned, run_calls
-from addendum.agent.results import (
-    RequestFigures,
-    StreamEvent,
-    ToolFinished,
-    ToolStarted,
-    TurnResult,
-    total,
-)
+from addendum.agent.results import RequestFigures, StreamEvent, TurnResult, total
 from addendum.agent.step import log_step
 from addendum.errors import AddendumError, ConfigurationError, LimitReached, ProviderError
 from addendum.log.events import (
     AssistantAttempt,
-    AssistantMessage,
     CompactionSummary,
     RequestContext,
     StepEnd,
     StepStart,
-    ToolCall,
-    ToolResult,
     TurnEnd,
     TurnStart,
 )
-from addendum.log.values import Call, Usage
+from addendum.log.values import Usage
 from addendum.prompt.announcements import COMPACTION_INSTRUCTION, compaction_request
 from addendum.routes import credentials
-from addendum.tools.dispatcher import (
-    TOOL_DISPATCHER_NAME,
-    Refused,
-    resolve_call,
-    rewrite_direct_call,
-)
-from addendum.tools.functions import ToolContext
-from addendum.tools.names import legal_name
-from addendum.tools.registry import Entry, Outcome, Snapshot
-from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
+from addendum.tools.registry import Snapshot
 from addendum.wire.answer import Answer, Parser
-from addendum.wire.apis import wire
-from addendum.wire.reading import legal_object
 from addendum.wire.refusal import one_line
 
 if TYPE_CHECKING:
+    from addendum.agent.approval import Decisions
     from addendum.agent.session import Session
 
 
@@ -85,8 +65,33 @@ class Turn:
         credentials(session.route)
         turn = log.turns + 1
         log.append(TurnStart(turn))
+        return await self._ended(turn, lambda: self._steps(turn, 1, encoding.clean(text)))
+
+    async def resume(self, decisions: Decisions) -> TurnResult:
+        """Go on with the turn that waits for a person.
+
+        Args:
+            decisions: What they decided, by call id.
+
+        Raises:
+            ConfigurationError: It waits for other decisions, or the route has no key. It waits
+                still.
+            AddendumError: As `run`.
+        """
+        session, log = self._session, self._session.log
+        complete(log.asked, decisions, session.id)
+        credentials(session.route)
+        assert log.turn is not None
+        turn = log.turn
+        return await self._ended(turn, lambda: self._rest(turn, decisions))
+
+    async def _ended(
+        self, turn: int, work: Callable[[], Awaitable[tuple[str, tuple[Pending, ...]]]]
+    ) -> TurnResult:
+        """Do the work of a turn and close it; one that waits for a person stays open."""
+        session, log = self._session, self._session.log
         try:
-            answer = await self._steps(turn, encoding.clean(text))
+            answer, waiting = await work()
         except anyio.get_cancelled_exc_class():
             self._abandon("the person stopped it", "interrupted")
             # The cancellation counts for more than a store that fails now: the events are kept,
@@ -104,18 +109,25 @@ class Turn:
             if isinstance(error, Exception):
                 await session.flush()
             raise
-        log.append(TurnEnd(turn))
+        if not waiting:
+            log.append(TurnEnd(turn))
         await session.flush()
         return TurnResult(
             answer,
             turn,
             total([figures.usage for figures in self._figures]),
             tuple(self._figures),
+            waiting,
         )
 
     def _abandon(self, why: str, reason: Literal["interrupted", "failed", "limit"]) -> None:
-        """Close the turn, and keep what has arrived of an answer."""
+        """Close the turn, and keep what has arrived of an answer.
+
+        A turn that waits for a person goes on waiting: stopping the question decides nothing.
+        """
         log, why = self._session.log, one_line(why)
+        if log.asked is not None:
+            return
         if self._parser is not None and log.step is not None and log.turn is not None:
             partial = self._parser.partial()
             log.append(
@@ -132,19 +144,23 @@ class Turn:
             self._parser = None
         log.close_open(why, reason)
 
-    async def _steps(self, turn: int, text: str) -> str:
+    async def _steps(
+        self, turn: int, first: int, text: str | None
+    ) -> tuple[str, tuple[Pending, ...]]:
+        """Make steps until the model calls no more tools, or a person has to decide."""
         session, log = self._session, self._session.log
-        for step in range(1, session.agent.limits.steps + 1):
+        for step in range(first, session.agent.limits.steps + 1):
             log.append(StepStart(turn, step))
             snapshot, context = await self._prepare(text if step == 1 else None)
             answer, context = await self._ask(context)
-            planned, message = self._understand(turn, step, answer, snapshot, context)
+            batch = Batch(session, self._emit, snapshot, context)
+            planned, message = batch.understand(answer)
             log.append(message)
-            if planned:
-                await self._call(turn, step, planned)
+            if planned and (waiting := await batch.run(planned)):
+                return answer.text, waiting
             log.append(StepEnd(turn, step))
             if not planned:
-                return answer.text
+                return answer.text, ()
             await session.flush()
         raise LimitReached(
             f"the turn took {session.agent.limits.steps} steps without an end; raise "
@@ -152,13 +168,26 @@ class Turn:
             session=session.id,
         )
 
+    async def _rest(self, turn: int, decisions: Decisions) -> tuple[str, tuple[Pending, ...]]:
+        session, log = self._session, self._session.log
+        step = log.step
+        assert step is not None
+        # What the request that is answered was rendered with, whatever route comes next.
+        found = (event.data for event in reversed(log.events))
+        context = next(data for data in found if isinstance(data, RequestContext))
+        batch = Batch(session, self._emit, session.registry.snapshot(), context)
+        await batch.decide(decisions)
+        log.append(StepEnd(turn, step))
+        await session.flush()
+        return await self._steps(turn, step + 1, None)
+
     # -- before the request -----------------------------------------------------------------
 
     async def _prepare(self, text: str | None) -> tuple[Snapshot, RequestContext]:
         """Log what the request is made of, in its fixed order."""
         session = self._session
         snapshot = await session.settle()
-        await session.learn()
+        await session.downgrades.read(session.route)
         given = session.step_input(snapshot)
         became_head = log_step(session.log, given, text)
         session.wrote_step(snapshot, became_head)
@@ -195,114 +224,6 @@ class Turn:
             )
         )
         self._parser = None
-
-    # -- the answer -------------------------------------------------------------------------
-
-    def _understand(
-        self, turn: int, step: int, answer: Answer, snapshot: Snapshot, context: RequestContext
-    ) -> tuple[list[Planned], AssistantMessage]:
-        """Bring every call into its real form before anything else sees it."""
-        session = self._session
-        dispatch = context.projection == "dispatch"
-        registry = {name: entry.schema for name, entry in snapshot.entries.items()}
-        bound = session.bound_tools(snapshot) if dispatch else frozenset(registry)
-        planned: list[Planned] = []
-        calls: list[Call] = []
-        envelopes: dict[str, str] = {}
-        as_text = wire(context.wire).facts.string_arguments
-        native = answer.native
-        for given in answer.calls:
-            call = msgspec.structs.replace(given, name=legal_name(given.name))
-            if call.name != given.name:
-                # No provider takes such a name back, and the history would be refused for good.
-                arguments = bytes(legal_object(call.arguments) or b"{}").decode()
-                native = wire(context.wire).rewrite(native, {call.id: arguments}, call.name)
-            found = resolve_call(
-                call,
-                registry=registry,
-                bound=bound,
-                disabled=session.disabled,
-                can_dispatch=session.agent.dispatch.can_dispatch,
-                search_bound=dispatch or TOOL_SEARCH_NAME in registry,
-                pass_through_bound=session.agent.dispatch.pass_through_bound,
-                dispatch=dispatch,
-            )
-            if isinstance(found, Refused):
-                # The name of a target may be anything too, and another route sends it as a name.
-                target = msgspec.structs.replace(found.call, name=legal_name(found.call.name))
-                planned.append(Planned(target, refused=Outcome(found.message, True, found.code)))
-                calls.append(target)
-            else:
-                entry = snapshot.entries.get(found.call.name) or _search_entry(session)
-                planned.append(Planned(found.call, entry))
-                calls.append(Call(found.call.id, found.call.name, found.given, found.call.origin))
-            real = calls[-1]
-            if dispatch and real.origin == "direct" and real.name not in bound:
-                envelopes[call.id] = rewrite_direct_call(real, string_arguments=as_text)
-        if envelopes:
-            native = wire(context.wire).rewrite(native, envelopes, TOOL_DISPATCHER_NAME)
-        return planned, AssistantMessage(
-            turn,
-            step,
-            context.route,
-            context.wire,
-            context.form,
-            answer.text,
-            tuple(calls),
-            native,
-            () if native is answer.native else answer.native,
-            answer.reasoning,
-            answer.stop,
-            answer.usage,
-        )
-
-    async def _call(self, turn: int, step: int, planned: list[Planned]) -> None:
-        session, log = self._session, self._session.log
-        for item in planned:
-            if item.refused is None:
-                call = item.call
-                log.append(ToolCall(turn, step, call.id, call.name, call.arguments, call.origin))
-        await session.flush()
-        for item in planned:
-            if item.refused is None:
-                self._emit(ToolStarted(item.call.id, item.call.name, item.call.arguments))
-
-        def context(call: Call) -> ToolContext:
-            return ToolContext(
-                session=session.id,
-                turn=turn,
-                step=step,
-                call_id=call.id,
-                tool=call.name,
-                state=session.state,
-            )
-
-        def done(place: int, outcome: Outcome) -> None:
-            call = planned[place].call
-            log.append(
-                ToolResult(
-                    turn,
-                    step,
-                    call.id,
-                    call.name,
-                    outcome.text,
-                    outcome.is_error,
-                    outcome.code,
-                )
-            )
-            self._emit(ToolFinished(call.id, call.name, outcome.text, outcome.is_error))
-
-        limits = session.agent.limits
-        await run_calls(
-            planned, context, timeout=limits.tool_timeout, limit=limits.result_bytes, done=done
-        )
-
-
-def _search_entry(session: Session) -> Entry:
-    async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
-        return Outcome(session.search(arguments))
-
-    return Entry(TOOL_SEARCH, run)
 
 
 async def compact(session: Session, summary: str | None) -> str:

@@ -6,12 +6,17 @@ Functions over captured bodies only. Each returns the violations it finds; none 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 from msgspec import Struct
 
 from addendum.cache.record import Reading
 from addendum.cache.rules import CacheRules
-from addendum.wire.segment import Segment, fields, newest_human, parse, resolve, text_of
+from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
+from addendum.tools.search import TOOL_SEARCH_NAME
+from addendum.wire.segment import Json, Segment, fields, newest_human, parse, resolve, text_of
+
+_OWN = frozenset({TOOL_DISPATCHER_NAME, TOOL_SEARCH_NAME})
 
 
 class Violation(Struct, frozen=True):
@@ -81,7 +86,9 @@ def names_are_known(readings: Sequence[Reading], rules: CacheRules) -> Iterator[
     """V5: every tool named in the history is declared or defined.
 
     Now, on in-history and dispatch; elsewhere now or in an earlier request of the session. Calls
-    that an earlier compaction kept may name what was declared when they were made.
+    that an earlier compaction kept may name what was declared when they were made. On any route
+    a call may name one of our own two tools that an earlier request declared, and a name of which
+    its result says that there is no such tool: the history tells it as it happened.
     """
     ever: dict[str, set[str]] = {}
     kept: dict[str, set[str]] = {}
@@ -99,13 +106,38 @@ def names_are_known(readings: Sequence[Reading], rules: CacheRules) -> Iterator[
             if each.defines:
                 now.add(each.defines)
             for name in each.uses:
-                excused = not strict or each.key in old
-                if name not in now and not (excused and name in before):
+                excused = not strict or each.key in old or name in _OWN
+                if name in now or (excused and name in before):
+                    continue
+                if not each.opens or not _was_unknown(reading, each.opens, name):
                     text = f"tool {name!r} is named, but neither declared nor defined here"
                     yield violation("V5", reading, each.path, text)
             if each.uses:
                 calls.add(each.key)
         before |= now
+
+
+def _was_unknown(reading: Reading, call: str, name: str) -> bool:
+    """Say whether the result of a call says that there is no tool of that name."""
+    said = tuple(f'{start} "{name}"' for start in ("unknown tool", "there is no tool"))
+    body = parse(reading.record.body)
+    return any(
+        text.startswith(said)
+        for each in reading.segments
+        if each.answers == call
+        for text in _strings(resolve(body, each.path))
+    )
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for part in cast(Json, value).values():
+            yield from _strings(part)
+    elif isinstance(value, list):
+        for part in cast(list[Any], value):
+            yield from _strings(part)
 
 
 def calls_are_answered(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:

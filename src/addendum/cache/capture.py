@@ -221,7 +221,8 @@ def record_of(capture: Capture, n: int, session: str) -> RequestRecord:
         time_sent=capture.time or 0.0,
         time_answered=None if capture.time is None else capture.answered,
         status="failed" if failed else "answered",
-        strategy="in-history" if b'"tool_addition"' in capture.body else "rebind",
+        # How it tells changes is not known: what was declared once may be named for ever.
+        strategy="rebind",
     )
 
 

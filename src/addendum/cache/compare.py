@@ -118,7 +118,6 @@ def compare(before: Reading, after: Reading) -> Comparison:
         before: The first request.
         after: The second; both on the same wire.
     """
-    bodies = parse(before.record.body), parse(after.record.body)
     tokens = _tokens(before), _tokens(after)
     changes: list[Change] = []
     first: First | None = None
@@ -154,6 +153,7 @@ def compare(before: Reading, after: Reading) -> Comparison:
             kept += one.size
         elif at <= last:
             broken = True
+            bodies = parse(before.record.body), parse(after.record.body)
             first = _first(state, old, new, bodies)
         else:
             broken = True

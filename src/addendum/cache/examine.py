@@ -22,9 +22,10 @@ from addendum.cache.invariants import check
 from addendum.cache.record import Reading, RequestRecord, readings
 from addendum.cache.rules import CacheRules
 from addendum.errors import ConfigurationError
+from addendum.wire.segment import Segment, fields, newest_human, parse, resolve, text_of
 
-CAUSES = ("tools", "system", "messages", "settings", "model")
-"""Parts of a request that may be said to change on purpose."""
+CAUSES = ("tools", "system", "messages", "tail", "settings", "model")
+"""What may be said to change on purpose; `tail` is text for one turn beside its message."""
 
 RULES = ("V1", "V2", "V3", "V4", "V5", "V6", "V7", "V9", "V10", "V11")
 """Rules that captures are checked by."""
@@ -99,28 +100,36 @@ def examine(
     if unknown:
         names = ", ".join((*CAUSES, *RULES))
         raise ConfigurationError(f"nothing is called {unknown[0]!r} here; allow any of: {names}")
-    records, where = _records(captures)
+    plain, records, where = _records(captures)
     sources = [each for group in captures for each in group]
     found: list[Finding] = []
     declared = [each.known is not None for each in sources]
     groups = sorted(range(len(records)), key=lambda at: (records[at].route, at))
+    known = [record for record, ours in zip(records, declared, strict=True) if ours]
+    by_marks: set[str] = set()
     for route, places in groupby(groups, key=lambda at: records[at].route):
         own = list(places)
         rules = rules_of(route) or fallback_rules([records[at].body for at in own])
+        if rules.kind == "marks":
+            by_marks.add(route)
         ours = [records[at] for at in own if declared[at]]
         theirs = [records[at] for at in own if not declared[at]]
-        found += [_told(each, where) for each in check(ours, rules)]
+        found += [_told(each, where) for each in check(ours, rules, among=known)]
         found += [
             _told(each, where) for each in _quieter(check(theirs, rules, only=_ALONE), theirs)
         ]
         found += _misses(ours, rules, where)
-    found += _breaks(records, sources, where)
+    found += _breaks(plain, records, sources, where, by_marks)
     kept = [each for each in found if each.rule not in allow and each.cause not in allow]
     kept.sort(key=lambda each: (each.n, RULES.index(each.rule)))
     return Examined(tuple(kept), tuple(records), tuple(where))
 
 
-def _records(captures: Sequence[Sequence[Capture]]) -> tuple[list[RequestRecord], list[str]]:
+def _records(
+    captures: Sequence[Sequence[Capture]],
+) -> tuple[list[Reading], list[RequestRecord], list[str]]:
+    """Return the requests taken apart, their records with conversations, and their places."""
+    taken_apart: list[Reading] = []
     records: list[RequestRecord] = []
     where: list[str] = []
     taken: set[str] = set()
@@ -129,7 +138,9 @@ def _records(captures: Sequence[Sequence[Capture]]) -> tuple[list[RequestRecord]
             record_of(each, len(records) + at, each.session or "")
             for at, each in enumerate(group, 1)
         ]
-        names = sorted_out(readings(plain))
+        read = readings(plain)
+        taken_apart += read
+        names = sorted_out(read)
         own = {name: _free(name, taken) for name in dict.fromkeys(names)}
         taken |= set(own.values())
         records += [
@@ -137,7 +148,7 @@ def _records(captures: Sequence[Sequence[Capture]]) -> tuple[list[RequestRecord]
             for record, name in zip(plain, names, strict=True)
         ]
         where += [each.where for each in group]
-    return records, where
+    return taken_apart, records, where
 
 
 def _free(name: str, taken: Collection[str]) -> str:
@@ -196,8 +207,22 @@ def _path(at: str) -> str:
 
 
 def _breaks(
-    records: Sequence[RequestRecord], sources: Sequence[Capture], where: Sequence[str]
+    read: Sequence[Reading],
+    records: Sequence[RequestRecord],
+    sources: Sequence[Capture],
+    where: Sequence[str],
+    by_marks: Collection[str],
 ) -> Iterator[Finding]:
+    """Yield breaks of requests that are not ours.
+
+    Args:
+        read: All requests taken apart.
+        records: Their records, which know their conversations.
+        sources: What they were read from.
+        where: Where that stood.
+        by_marks: Routes that cache by marks, as Claude does: there beta flags and the first
+            deferred tool change the prefix.
+    """
     latest: dict[str, RequestRecord] = {}
     for record, source in zip(records, sources, strict=True):
         if source.known is not None:
@@ -206,9 +231,12 @@ def _breaks(
         latest[record.session] = record
         if before is None or before.wire != record.wire:
             continue
-        old, new = readings([before, record])
-        flags = _flags(sources[before.n - 1], source)
+        old, new = read[before.n - 1], read[record.n - 1]
+        claude = record.route in by_marks
+        flags = _flags(sources[before.n - 1], source) if claude else ()
         for rule, cause, path, text in (*flags, *_broken(old, new)):
+            if path == "deferral" and not claude:
+                continue
             told = f"{text}; it followed {where[before.n - 1]}"
             yield Finding(rule, cause, where[record.n - 1], record.session, record.n, path, told)
 
@@ -239,9 +267,38 @@ def _broken(old: Reading, new: Reading) -> Iterator[tuple[str, str, str, str]]:
     for each in seen.settings:
         text = f"setting {each.name} changed from {_side(each.before)} to {_side(each.after)}"
         yield "V3", "settings", each.name, text
-    if seen.first is not None:
-        area = seen.first.area
+    if seen.first is None:
+        return
+    area, tail = seen.first.area, _left_out(old, new) if seen.first.area == "messages" else None
+    if tail is not None:
+        said = text_of(fields(resolve(parse(old.record.body), tail.path)))
+        text = f"text beside the newest message was not sent again: {_side(said)}"
+        yield "V3", "tail", tail.path, text
+    else:
         yield _AREA_RULES[area], area, seen.first.path, _content(seen, seen.first, old, new)
+
+
+def _left_out(old: Reading, new: Reading) -> Segment | None:
+    """Return the first of the segments that stood beside the newest human message and are gone.
+
+    None if anything else is gone, or if the message itself is.
+    """
+    run = newest_human(old.segments)
+    beside = {old.segments[at].path for at in run if old.segments[at].type != "message"}
+    ours = [each for each in old.rendered if each.kind == "message" and not each.tail]
+    theirs = [each for each in new.rendered if each.kind == "message" and not each.tail]
+    gone: list[Segment] = []
+    place, kept = 0, False
+    for each in ours:
+        if place < len(theirs) and theirs[place].key == each.key:
+            place += 1
+            kept = kept or each.path in beside
+        elif each.path in beside or each.type == "message":
+            gone.append(each)
+        else:
+            return None
+    texts = [each for each in gone if each.type != "message"]
+    return texts[0] if kept and texts else None
 
 
 def _content(seen: Comparison, first: First, old: Reading, new: Reading) -> str:
@@ -259,6 +316,10 @@ def _content(seen: Comparison, first: First, old: Reading, new: Reading) -> str:
         return f"the history was cut or summed up: {counts[0]} messages became {counts[1]}"
     if first.before is None and first.after is None:
         return "a definition that this block brings in changed"
+    if first.after is None:
+        return f"a block of an earlier message is gone: {_side(first.before)}"
+    if first.before is None:
+        return f"a block was put in front of earlier messages: {_side(first.after)}"
     return f"an earlier message changed: {sides}"
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from addendum.cache.record import Declared, Reading
 from addendum.cache.rules import NOTHING, Boundary, CacheRules, lives, stored
+from addendum.wire.segment import newest_human
 
 _AREAS = ("settings", "none", "tools", "system", "messages")
 
@@ -137,9 +138,21 @@ def _kept(base: Reading, reading: Reading, common: int, rules: CacheRules) -> in
     for each in reading.record.declared:
         if each.at in ("settings", "none") or (each.at == "tools" and (hidden or moved)):
             ends.append(0)
+        elif each.reason == "reasoning stripped":
+            ends.append(_reasoned(base))
         else:
             ends.append(max(_front(base, each.at), common))
     return min(ends)
+
+
+def _reasoned(base: Reading) -> int:
+    """Return how many segments stand in front of the reasoning that a new turn strips.
+
+    Our bytes hold it as before: it is the provider that leaves it out.
+    """
+    human = newest_human(base.rendered).start
+    whole = len(base.rendered)
+    return next((at for at in range(human, whole) if base.rendered[at].transparent), whole)
 
 
 def _front(base: Reading, at: str) -> int:

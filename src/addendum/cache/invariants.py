@@ -30,7 +30,11 @@ Rule = Callable[[Sequence[Reading], CacheRules], Iterator[Violation]]
 
 
 def check(
-    records: Sequence[RequestRecord], rules: CacheRules, only: Collection[str] = ()
+    records: Sequence[RequestRecord],
+    rules: CacheRules,
+    only: Collection[str] = (),
+    *,
+    among: Sequence[RequestRecord] = (),
 ) -> tuple[Violation, ...]:
     """Check captured requests, failed ones among them, in the order in which they were sent.
 
@@ -39,6 +43,8 @@ def check(
         rules: How the route caches. Rules of other kinds than marks and boundaries make V10 say
             nothing.
         only: Rules to check, such as `V3`; empty for all: V1 to V7, V9, V10.
+        among: Requests of all routes, in order, where `records` are those of one: a name stays
+            known when a conversation moves on to another route.
 
     Returns:
         The violations, by request, then by rule.
@@ -49,11 +55,15 @@ def check(
     """
     read = readings(records, deferred_outside=rules.deferred_outside)
     places = {(record.session, record.n): at for at, record in enumerate(records)}
+    whole = read
+    if len(among) > len(records) and (not only or "V5" in only):
+        whole = readings(among, deferred_outside=rules.deferred_outside)
     broken = [
         each
         for name, rule in RULES.items()
         if not only or name in only
-        for each in rule(read, rules)
+        for each in rule(whole if name == "V5" else read, rules)
+        if (each.session, each.n) in places
     ]
     return tuple(sorted(broken, key=lambda each: places[each.session, each.n]))
 
@@ -86,7 +96,7 @@ def prompt_stays(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Vio
     for before, after in _pairs(readings):
         old, new = _prompt(before), _prompt(after)
         place = _difference(old, new)
-        declared = any(each.at in ("tools", "system") for each in after.record.declared)
+        declared = any(each.at in ("settings", "tools", "system") for each in after.record.declared)
         if place is not None and not declared:
             path = new[place].path if place < len(new) else "system"
             yield violation("V2", after, path, "the prompt text differs from the request before")
@@ -128,7 +138,9 @@ def compaction_lasts(readings: Sequence[Reading], rules: CacheRules) -> Iterator
                     text = "a compaction breaks the prefix a second time"
                     yield violation("V9", reading, "", text)
                 compacted, carrier = False, first
-                latest = "" if first is None else first.key
+                # A request that nobody answered leaves its break to the next one.
+                answered = record.status == "answered"
+                latest = first.key if answered and first is not None else ""
             elif record.declared:
                 carrier = None
             elif carrier is not None and (first is None or first.key != carrier.key):
@@ -248,7 +260,7 @@ def _in_front(old: Sequence[Segment], declared: Sequence[Declared]) -> int:
     """Return how many segments stand in front of what was declared to break."""
     ends = [len(old)]
     for each in declared:
-        if each.at == "tools":
+        if each.at in ("settings", "tools"):
             ends.append(0)
         elif each.at == "system":
             ends.append(sum(one.kind == "tool" for one in old))

@@ -32,7 +32,9 @@ _TEXT = 400
     "--allow",
     multiple=True,
     type=click.Choice((*CAUSES, *RULES)),
-    help="What may change, or a rule that need not hold; may be repeated.",
+    metavar="WHAT",
+    help=f"What may change ({', '.join(CAUSES)}), or a rule that need not hold, such as V10; "
+    "may be repeated.",
 )
 def check(
     captures: tuple[str, ...],

@@ -21,6 +21,7 @@ ROUTES = (
     "anthropic:claude-opus-5-5+by-reference",
     "anthropic:claude-sonnet-4-6",
     "deepseek:deepseek-flash",
+    "openai:gpt-6.1-sol",
     "openai-chat:gpt-4.1",
 )
 """Routes that are shown unless others are asked for: each way of telling a change is there."""

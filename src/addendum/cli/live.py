@@ -78,7 +78,9 @@ def live_options(command: F) -> F:
     for option in reversed(
         (
             click.option("--live", is_flag=True, help="Measure at a real endpoint; needs a key."),
-            click.option("--max-cost", type=float, metavar="USD", help="Live: stop once this is passed."),
+            click.option(
+                "--max-cost", type=float, metavar="USD", help="Live: stop once this is passed."
+            ),
             click.option("--base-url", metavar="URL", help="Live: another address."),
             click.option(
                 "--keep",

@@ -20,6 +20,7 @@ from addendum.cli.terminal import (
     width,
 )
 from addendum.log import codec
+from addendum.log.approvals import AddedContext, ApprovalAsked, ApprovalDecided
 from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
@@ -180,6 +181,15 @@ def _plain(event: Event) -> Iterator[tuple[str, str]]:
         case ToolResult() as result:
             failed = f" failed ({result.code})" if result.is_error else ""
             yield "result", f"{result.name}{failed}: {result.text}"
+        case ApprovalAsked(calls=calls):
+            for call in calls:
+                if call.reason is not None:
+                    yield "ask", f"{call.name} {call.arguments}: {call.reason}"
+        case ApprovalDecided(decisions=decisions):
+            for each in decisions:
+                yield "decide", f"{each.kind} {each.arguments or each.text}".rstrip()
+        case AddedContext(source=source, text=text):
+            yield "context", f"behind {source}: {text}"
         case AssistantAttempt(error=error):
             yield "failed", error
         case RouteDowngrade() as downgrade:

@@ -165,7 +165,9 @@ def heard(asked: Asked) -> list[Heard]:
 
 
 def _credential(call: Call) -> str:
-    key = call.headers.get("x-api-key", "")
+    # Anthropic's own SDK sends its key as a bearer token (anthropic 2.14.0, `auth_headers`).
+    bearer = call.headers.get("authorization", "").removeprefix("Bearer ")
+    key = call.headers.get("x-api-key", "") or bearer
     if not key:
         raise Refusal("x-api-key header is required", status=401)
     version = call.headers.get("anthropic-version")

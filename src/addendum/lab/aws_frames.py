@@ -35,4 +35,6 @@ def frame(name: str, payload: Any, *, kind: str = "event") -> bytes:
 
 def _header(name: str, value: str) -> bytes:
     text = value.encode()
-    return bytes([len(name)]) + name.encode() + bytes([_STRING]) + len(text).to_bytes(2, "big") + text
+    return (
+        bytes([len(name)]) + name.encode() + bytes([_STRING]) + len(text).to_bytes(2, "big") + text
+    )

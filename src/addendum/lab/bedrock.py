@@ -63,8 +63,7 @@ class Bedrock:
         thoughts = None
         if model.claude is not None:
             thoughts = anthropic_thinking.judge(asked.claude, model.name, model.claude)
-        read_here = {} if thoughts is None else thoughts.read
-        blocks = _blocks(asked, read_here, claude=thoughts is not None)
+        blocks = _blocks(asked, None if thoughts is None else thoughts.read)
         extra: Json = asked.body.get("additionalModelRequestFields", {})
         scope = encoding.canonical([key, name])
         settings = encoding.canonical([extra, asked.body.get("toolConfig", {}).get("toolChoice")])
@@ -121,13 +120,12 @@ def _asked_for(path: str) -> tuple[str, bool]:
     return name, action == "converse-stream"
 
 
-def _blocks(
-    asked: ConverseAsked, read_here: anthropic_thinking.Read, *, claude: bool
-) -> tuple[Block, ...]:
+def _blocks(asked: ConverseAsked, read_here: anthropic_thinking.Read | None) -> tuple[Block, ...]:
+    """Return the blocks as a cache counts them; a Claude model leaves some reasoning out."""
     found: list[Block] = []
     for each in asked.blocks:
         counted: Segment | None = segment(each.role, each.value)
-        if each.kind == "reasoningContent" and claude:
+        if each.kind == "reasoningContent" and read_here is not None:
             counted = read_here.get(each.place)
         if counted is not None:
             found.append(Block(each.section, counted, each.kind, each.mark))
@@ -183,7 +181,9 @@ def _reply(content: list[Json], usage: Json, streams: bool) -> Reply:
         return Reply(200, payload=encoding.encode(body), usage=usage)
     events = [frame("messageStart", {"role": "assistant"})]
     for index, block in enumerate(content):
-        events += [frame(name, {"contentBlockIndex": index, **rest}) for name, rest in _deltas(block)]
+        events += [
+            frame(name, {"contentBlockIndex": index, **rest}) for name, rest in _deltas(block)
+        ]
         events.append(frame("contentBlockStop", {"contentBlockIndex": index}))
     events.append(frame("messageStop", {"stopReason": stop}))
     events.append(frame("metadata", {"usage": usage, "metrics": metrics}))

@@ -1,7 +1,7 @@
 """Converse, field by field and across fields: what a request may hold, read into blocks.
 
 Sources: botocore 1.44.8 (service model `bedrock-runtime`), AWS "Prompt caching for faster model
-inference" (2026-08), and refusals that clients met: no `toolConfig` beside tool blocks (goai PR 12),
+inference" (2026-08), and refusals that clients met: tool blocks without `toolConfig` (goai PR 12),
 a mark behind reasoning (opencode 31687, strands 1820, rig 1673), a mark in `toolConfig` or beside a
 result on Nova (LibreChat 13838, litellm 17479), a mark on a model that does not cache (litellm
 39210), more than four (twenty 26217), tool changes (stdapi.ai 104).
@@ -215,7 +215,9 @@ def _spec(path: str, value: Any) -> None:
         raise Refusal(f"{path}.toolSpec.description: at least one character is needed")
     schema = _fields(path, spec["inputSchema"], "json")["json"]
     if not isinstance(schema, dict) or cast(Json, schema).get("type") != "object":
-        raise Refusal(f"{path}.toolSpec.inputSchema.json.type must be one of the following: object.")
+        raise Refusal(
+            f"{path}.toolSpec.inputSchema.json.type must be one of the following: object."
+        )
     if any(name in schema for name in _UNIONS):
         raise Refusal(f"{path}: input_schema does not support oneOf, allOf, or anyOf at the top")
     bare = {name: each for name, each in cast(Json, schema).items() if name != "$schema"}
@@ -377,5 +379,3 @@ def _list(path: str, value: Any, *, empty: bool = False) -> list[Any]:
 def _id(path: str, value: Any) -> None:
     if not isinstance(value, str) or not _ID.fullmatch(value):
         raise Refusal(f"{path}: must satisfy regular expression pattern: [a-zA-Z0-9_-]+")
-
-

@@ -144,7 +144,6 @@ def claude_model(name: str) -> ClaudeModel | None:
     return CLAUDE_MODELS.value.get(undated(name))
 
 
-
 class BedrockModel(msgspec.Struct, frozen=True):
     """What one model on Bedrock can do, as far as the lab plays it.
 

@@ -170,14 +170,14 @@ def _reply(call: Call, model: str, parts: list[Json], usage: Json, streams: bool
         return Reply(200, payload=encoding.encode(body), usage=usage)
     chunks: list[Json] = []
     for part in parts:
-        if "text" in part and part["text"]:
+        if part.get("text"):
             chunks += [{**part, "text": each} for each in pieces(part["text"], _TEXT_PIECE)]
         else:
             chunks.append(part)
     events: list[bytes] = []
     for at, part in enumerate(chunks or [None]):
         content = {"parts": [part], "role": "model"} if part is not None else {"role": "model"}
-        candidate = {"content": content, "index": 0}
+        candidate: Json = {"content": content, "index": 0}
         if at >= len(chunks) - 1:
             candidate["finishReason"] = "STOP"
         events.append(sse({"candidates": [candidate], "usageMetadata": usage, **head}))

@@ -76,7 +76,9 @@ def read(body: Json, model: str, *, signs: bool) -> GeminiAsked:
         raise Refusal("CachedContent not found (or permission denied)", status=403)
     declarations = _declarations(body.get("tools", []))
     system = _table("system_instruction", body.get("systemInstruction", {}))
-    texts = [_text_part(each) for each in _list("system_instruction.parts", system.get("parts", []))]
+    texts = [
+        _text_part(each) for each in _list("system_instruction.parts", system.get("parts", []))
+    ]
     contents = tuple(
         _content(f"contents[{at}]", each)
         for at, each in enumerate(_list("contents", body.get("contents", [])))
@@ -123,8 +125,8 @@ def _declaration(path: str, value: Any) -> Json:
     name = entry.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise Refusal(
-            f"{path}.name: Invalid function name. Must start with a letter or an underscore. Must be"
-            " alphameric (a-z, A-Z, 0-9), underscores (_), dots (.), colons (:), or dashes (-),"
+            f"{path}.name: Invalid function name. Must start with a letter or an underscore. Must"
+            " be alphameric (a-z, A-Z, 0-9), underscores (_), dots (.), colons (:), or dashes (-),"
             " with a maximum length of 128."
         )
     if not isinstance(entry.get("description"), str) or not entry["description"]:
@@ -158,8 +160,10 @@ def _part(path: str, value: Any, role: str) -> Json:
     _known(path, part, frozenset({*_DATA, "thought", "thoughtSignature"}))
     data = [name for name in _DATA if name in part]
     if len(data) != 1:
-        raise Refusal(f"* GenerateContentRequest.{path}.data: required oneof field 'data' must have"
-                      " one initialized field")
+        raise Refusal(
+            f"* GenerateContentRequest.{path}.data: required oneof field 'data' must have"
+            " one initialized field"
+        )
     if not isinstance(part.get("thought", False), bool):
         raise Refusal(f"Invalid value at '{path}.thought' (TYPE_BOOL)")
     if not isinstance(part.get("thoughtSignature", ""), str):

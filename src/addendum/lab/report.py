@@ -158,7 +158,7 @@ def judged(
         # the judge notices and estimates.
         count = lab_count if routes[name].endpoint.loopback else None
         rows += judge(own, rules, count).requests
-        violations += check(own, rules)
+        violations += check(own, rules, among=records)
     rows.sort(key=lambda row: row.n)
     violations += _refused(captures, sessions)
     return Run(

@@ -24,7 +24,7 @@ COMPACTION_MARKER = "<compaction_request>"
 """How the last user text of a request begins that asks for a summary."""
 
 ANNOUNCEMENT = "<tool_update"
-_APPLICATION = (ANNOUNCEMENT, "<turn_instructions", "<server_instructions")
+_APPLICATION = (ANNOUNCEMENT, "<turn_instructions", "<server_instructions", "<added_context")
 DELIMITERS = (*_APPLICATION, COMPACTION_MARKER, "<conversation_summary")
 """How user-role texts begin that no human wrote."""
 

@@ -22,6 +22,8 @@ assistant/message         yes      the model's answer: text, calls, native items
 assistant/attempt         no       a failed or cut answer
 tool/call                 no       a tool is about to start
 tool/result               yes      what it gave
+approval/asked, /decided  no       a batch waits for a person; what was decided
+hook/context              yes      text that a hook adds behind the results of a round
 request/header            no       the active tools and the sampling settings
 request/context           no       how an epoch renders: projection, facts, rendering number
 request/sent              no       a request is about to leave
@@ -39,16 +41,18 @@ from typing import Literal, TypeAlias
 
 from msgspec import Raw, Struct
 
+from addendum.log.approvals import AddedContext, ApprovalAsked, ApprovalDecided
+from addendum.log.requests import (
+    CacheBreak,
+    RequestContext,
+    RequestHeader,
+    RequestSent,
+    RouteDowngrade,
+)
 from addendum.log.values import (
-    BreakReason,
     Call,
     CallForm,
-    Definitions,
     DeveloperBlock,
-    Header,
-    HeaderReason,
-    Projection,
-    TailMode,
     ToolSchema,
     Usage,
 )
@@ -63,7 +67,6 @@ class SessionStart(Struct, frozen=True, tag_field="type", tag="session/start", o
     session: str
     format: int = FORMAT
     agent: str | None = None
-    parent: str | None = None
 
 
 class EndSeed(Struct, frozen=True, tag_field="type", tag="session/end-seed"):
@@ -164,7 +167,7 @@ class DeveloperMessage(
 
 
 class AssistantMessage(
-    Struct, frozen=True, tag_field="type", tag="assistant/message", omit_defaults=True
+    Struct, frozen=True, gc=False, tag_field="type", tag="assistant/message", omit_defaults=True
 ):
     """The model's answer.
 
@@ -246,120 +249,6 @@ class ToolResult(Struct, frozen=True, tag_field="type", tag="tool/result", omit_
     code: str | None = None
 
 
-class RequestHeader(
-    Struct, frozen=True, tag_field="type", tag="request/header", omit_defaults=True
-):
-    """A full snapshot of the active tools and settings; written when it differs or restarts.
-
-    Attributes:
-        header: The snapshot.
-        reason: `initial`, `resume`, `change` or `series`.
-        starts_series: True if a series starts although the reason is another one.
-        head: True if this header is the session's new head (a declared break).
-    """
-
-    header: Header
-    reason: HeaderReason
-    starts_series: bool = False
-    head: bool = False
-
-    @property
-    def new_series(self) -> bool:
-        """Whether a request series starts here."""
-        return self.starts_series or self.reason == "series"
-
-
-class RequestContext(
-    Struct, frozen=True, tag_field="type", tag="request/context", omit_defaults=True
-):
-    """How an epoch renders. Later overlays and probes act on new epochs only.
-
-    Attributes:
-        route: `provider:model`.
-        wire: Name of the wire API.
-        projection: How tool changes are told.
-        definitions: How an addition carries its definition (native projections).
-        removals: `block`, `omit` or `text`.
-        readd: How a removed name returns: `block`, `redeclare` or `text`.
-        redefine: Whether a later definition replaces an earlier one in place.
-        prompt_update: Whether a changed prompt can be appended to the history.
-        tail: Where per-turn instructions stand.
-        caching: Whether cache marks are set.
-        ttl: Lifetime asked of the cache (`5m`, `1h`), where marks carry one.
-        betas: Beta flags, constant through the epoch.
-        placeholder: Whether a deferred placeholder stands behind the head's tools.
-        reasoning_bound: Whether signed reasoning is bound to the exact prefix.
-        cache_rules: Version of the cache rules.
-        rendering: Number of the rendering: anything of ours that decides bytes.
-    """
-
-    route: str
-    wire: str
-    projection: Projection
-    definitions: Definitions = "by-reference"
-    removals: Literal["block", "omit", "text"] = "text"
-    readd: Literal["block", "redeclare", "text"] = "text"
-    redefine: bool = False
-    prompt_update: bool = False
-    tail: TailMode = "moved"
-    caching: bool = True
-    ttl: Literal["5m", "1h"] | None = None
-    betas: tuple[str, ...] = ()
-    placeholder: bool = False
-    reasoning_bound: bool = False
-    cache_rules: str = ""
-    rendering: int = 1
-
-    @property
-    def form(self) -> CallForm:
-        """How a deferred tool is called on this epoch."""
-        return "dispatch" if self.projection == "dispatch" else "direct"
-
-
-class RequestSent(Struct, frozen=True, tag_field="type", tag="request/sent", omit_defaults=True):
-    """A request is about to leave; everything it is made of is durable.
-
-    Attributes:
-        turn: Turn of the open step.
-        step: The open step.
-        number: Requests of this session so far, this one included.
-        route: `provider:model`.
-        context_seq: The epoch's `request/context`.
-        generation: Replaces on the surface so far: a later request with more starts a series.
-        purpose: `turn` or `compaction`.
-    """
-
-    turn: int
-    step: int
-    number: int
-    route: str
-    context_seq: int
-    generation: int = 0
-    purpose: Literal["turn", "compaction"] = "turn"
-
-
-class CacheBreak(Struct, frozen=True, tag_field="type", tag="cache/break", omit_defaults=True):
-    """The next request will not extend the last one, and why.
-
-    Attributes:
-        reason: One of a closed list.
-        route: The route whose prefix breaks.
-        at: First part that changes: `tools`, `system`, `messages`, `settings`, or `none` where
-            the bytes stand but cannot be read again.
-        detail: Names or settings concerned.
-        seq: For `messages`, the event from which the bytes may differ.
-        drops_reasoning: Whether reasoning from before it is no longer valid on this route, and
-            is left out from here on.
-    """
-
-    reason: BreakReason
-    route: str
-    at: Literal["tools", "system", "messages", "settings", "none"]
-    detail: str = ""
-    seq: int | None = None
-    drops_reasoning: bool = False
-
-
 class ToolSwitch(Struct, frozen=True, tag_field="type", tag="tool/switch", omit_defaults=True):
     """Somebody switched a server or tool on or off.
 
@@ -402,26 +291,6 @@ class CompactionSummary(
     usage: Usage = Usage()
 
 
-class RouteDowngrade(
-    Struct, frozen=True, tag_field="type", tag="route/downgrade", omit_defaults=True
-):
-    """An endpoint refused tool-change fields.
-
-    Attributes:
-        route: `provider:model`.
-        endpoint: Its address, without credentials.
-        rejected: Fields named in the refusal.
-        projection: The projection used from here on.
-        definitions: How additions carry definitions from here on.
-    """
-
-    route: str
-    endpoint: str
-    rejected: tuple[str, ...]
-    projection: Projection
-    definitions: Definitions = "by-reference"
-
-
 class Unknown(Struct, frozen=True):
     """An event of a later release that may be ignored; kept as it is."""
 
@@ -444,6 +313,9 @@ EventData: TypeAlias = (
     | AssistantAttempt
     | ToolCall
     | ToolResult
+    | ApprovalAsked
+    | ApprovalDecided
+    | AddedContext
     | RequestHeader
     | RequestContext
     | RequestSent
@@ -462,6 +334,7 @@ SURFACE_TYPES: tuple[type[Struct], ...] = (
     DeveloperMessage,
     AssistantMessage,
     ToolResult,
+    AddedContext,
     CompactionSummary,
 )
 IGNORABLE_TYPES: tuple[type[Struct], ...] = (RouteDowngrade,)
@@ -477,8 +350,8 @@ class Span(Struct, frozen=True):
 SurfaceOp: TypeAlias = Literal["append"] | Span
 
 
-class Event(Struct, frozen=True):
-    """The envelope.
+class Event(Struct, frozen=True, gc=False):
+    """The envelope. As it is part of no cycle, the garbage collector need not look at it.
 
     Attributes:
         seq: Place in the log, contiguous from 0.

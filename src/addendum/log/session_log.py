@@ -15,10 +15,11 @@ import anyio
 from addendum import encoding
 from addendum.errors import AppendRefused, Conflict, ContentError, LogError
 from addendum.log import codec
+from addendum.log.approvals import AddedContext, ApprovalAsked, ApprovalDecided
 from addendum.log.events import (
+    FORMAT,
     SURFACE_TYPES,
     AssistantMessage,
-    CacheBreak,
     DeveloperMessage,
     EndSeed,
     Event,
@@ -42,7 +43,16 @@ from addendum.log.store import Lease, Store
 from addendum.log.surface import Surface
 from addendum.log.values import ToolAddition, ToolRemoval, ToolSchema
 
-_IN_STEP = (DeveloperMessage, AssistantMessage, ToolResult, ToolCall, ServerInstructions)
+_IN_STEP = (
+    DeveloperMessage,
+    AssistantMessage,
+    ToolResult,
+    ToolCall,
+    ServerInstructions,
+    ApprovalAsked,
+    ApprovalDecided,
+    AddedContext,
+)
 
 
 def now_ms() -> int:
@@ -61,6 +71,7 @@ class SessionLog:
         turns: How many turns were opened so far.
         inherited: How many events came from a parent.
         disabled: Names of tools that are bound and refused.
+        asked: The batch that waits for a person, or None.
         switched_on: Whether a tool or server was ever switched on by hand.
     """
 
@@ -72,6 +83,7 @@ class SessionLog:
         self.turns = 0
         self.inherited = 0
         self.disabled: tuple[str, ...] = ()
+        self.asked: ApprovalAsked | None = None
         self.switched_on = False
         self._events: list[Event] = []
         self._clock = clock
@@ -167,8 +179,16 @@ class SessionLog:
                 f"(open: turn {self.turn} step {self.step})",
             )
         match data:
-            case SessionStart() if event.seq != 0:
-                raise self._refuse(event, "a session starts once, at seq 0")
+            case SessionStart():
+                if event.seq != 0:
+                    raise self._refuse(event, "a session starts once, at seq 0")
+                if data.format > FORMAT:
+                    raise LogError(
+                        f"session {self.session!r} is stored in format {data.format}, and this "
+                        f"release reads up to {FORMAT}; open it with a newer addendum",
+                        session=self.session,
+                        seq=0,
+                    )
             case TurnStart():
                 if self.turn is not None:
                     raise self._refuse(event, f"turn {self.turn} is still open")
@@ -199,6 +219,18 @@ class SessionLog:
             case ToolResult():
                 if data.call_id not in self._waiting:
                     raise self._refuse(event, f"no call {data.call_id!r} waits for a result")
+            case ApprovalAsked():
+                if self.asked is not None or [c.call_id for c in data.calls] != self._waiting:
+                    raise self._refuse(event, "it is not all of the calls that wait for a result")
+            case ApprovalDecided():
+                asked = () if self.asked is None else self.asked.calls
+                if not {d.call_id for d in data.decisions} <= {c.call_id for c in asked}:
+                    raise self._refuse(event, "it decides what was not asked")
+                if self.asked is None:
+                    raise self._refuse(event, "nothing was asked")
+            case AddedContext():
+                if self._waiting:
+                    raise self._refuse(event, f"call {self._waiting[0]} has no result")
             case _:
                 pass
 
@@ -248,7 +280,11 @@ class SessionLog:
             case StepStart():
                 self.step = data.step
             case StepEnd():
-                self.step = None
+                self.step = self.asked = None
+            case ApprovalAsked():
+                self.asked = data
+            case ApprovalDecided():
+                self.asked = None
             case RequestHeader():
                 self._headers[event.seq] = data
             case AssistantMessage():
@@ -411,8 +447,3 @@ def _definition_problem(parameters: bytes, flag: bool | None) -> str:
     except ContentError:
         return "has parameters that are no JSON"
     return "" if isinstance(value, dict) else "has parameters that are no object"
-
-
-def breaks(events: Iterable[Event]) -> list[CacheBreak]:
-    """Return the declared breaks among `events`, in order."""
-    return [event.data for event in events if isinstance(event.data, CacheBreak)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -147,4 +147,3 @@ BreakReason: TypeAlias = Literal[
     "reasoning stripped",
     "rendering changed",
 ]
-BREAK_REASONS: tuple[str, ...] = get_args(BreakReason)

@@ -1,8 +1,9 @@
 """What is said in delimited user-role text, and the escape that keeps it from being forged.
 
-Three kinds of blocks are ours: tool updates (on routes without native ones), an MCP server's own
-instructions, and a turn's instructions. Everything else that reaches the model has the delimiters
-escaped, from the first request on; the log keeps the original.
+The blocks that are ours: tool updates (on routes without native ones), an MCP server's own
+instructions, a turn's instructions, what hooks add, summaries and the request for one. Everything
+else that reaches the model has the delimiters escaped, from the first request on; the log keeps
+the original.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ BUDGET = 32_000
 """Bytes of definitions that one announcement may hold; names only beyond it."""
 
 _NAMES = (
-    "(tool_update|server_instructions|turn_instructions|conversation_summary|compaction_request)"
-    "(?![A-Za-z0-9_])"
+    "(tool_update|server_instructions|turn_instructions|conversation_summary|compaction_request"
+    "|added_context)(?![A-Za-z0-9_])"
 )
 _PLAIN = re.compile(rf"<(/?)(_*){_NAMES}")
 _JSON = re.compile(rf"(<|\\u003[cC])(/?|\\/)(_*){_NAMES}")
@@ -47,7 +48,8 @@ def _suspect(text: str) -> bool:
         "tool_update" in text
         or "_instructions" in text
         or "conversation_" in text
-        or ("compaction_" in text)
+        or "compaction_" in text
+        or "added_context" in text
     )
 
 
@@ -119,6 +121,17 @@ def server_instructions(server: str, text: str) -> str:
     """Render what an MCP server says about its use."""
     name = escape(server).replace('"', "'")
     return f'<server_instructions server="{name}">\n{escape(text)}\n</server_instructions>'
+
+
+def added_context(source: str, text: str) -> str:
+    """Render what a hook added to the results of a round.
+
+    Args:
+        source: The tool whose call it belongs to.
+        text: What it added.
+    """
+    name = escape(source).replace('"', "'")
+    return f'<added_context tool="{name}">\n{escape(text)}\n</added_context>'
 
 
 def turn_instructions(text: str) -> str:

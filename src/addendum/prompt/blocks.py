@@ -3,6 +3,8 @@
 A block is the unit that is rendered once and kept. Its key, the seq of the event it comes from
 and a number within it, names the same content for as long as an epoch lasts; wire modules keep
 the encoded bytes under it.
+
+There are many of them: the garbage collector need not look at what can be part of no cycle.
 """
 
 from __future__ import annotations
@@ -18,11 +20,19 @@ from addendum.log.values import ToolSchema
 Key: TypeAlias = tuple[int, int]
 
 Purpose: TypeAlias = Literal[
-    "human", "tail", "announcement", "server", "summary", "instruction", "prompt", "answer"
+    "human",
+    "tail",
+    "announcement",
+    "server",
+    "context",
+    "summary",
+    "instruction",
+    "prompt",
+    "answer",
 ]
 
 
-class Text(Struct, frozen=True):
+class Text(Struct, frozen=True, gc=False):
     """Text under a role.
 
     Attributes:
@@ -40,7 +50,7 @@ class Text(Struct, frozen=True):
     scoped: bool = False
 
 
-class Result(Struct, frozen=True):
+class Result(Struct, frozen=True, gc=False):
     """The result of a call."""
 
     key: Key
@@ -50,7 +60,7 @@ class Result(Struct, frozen=True):
     is_error: bool = False
 
 
-class Use(Struct, frozen=True):
+class Use(Struct, frozen=True, gc=False):
     """A call, rendered from the log's real form; `arguments` is a JSON object's text."""
 
     key: Key
@@ -59,7 +69,7 @@ class Use(Struct, frozen=True):
     arguments: str
 
 
-class Native(Struct, frozen=True):
+class Native(Struct, frozen=True, gc=False):
     """An item of the wire's own, sent back as it came.
 
     Attributes:
@@ -75,7 +85,7 @@ class Native(Struct, frozen=True):
     unpaired: bool = False
 
 
-class Change(Struct, frozen=True):
+class Change(Struct, frozen=True, gc=False):
     """A tool addition or removal told natively.
 
     Attributes:

@@ -8,14 +8,12 @@ change, everything up to the last assistant message, so that a request's cost fo
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
-from msgspec import Raw, Struct
 
 from addendum import encoding
-from addendum.errors import UnsupportedContent
+from addendum.log.approvals import AddedContext
 from addendum.log.events import (
     AssistantMessage,
     CompactionSummary,
@@ -28,73 +26,16 @@ from addendum.log.events import (
     UserMessage,
 )
 from addendum.log.session_log import SessionLog
-from addendum.log.values import Call
 from addendum.prompt import announcements
-from addendum.prompt.announcements import escape, escape_json
-from addendum.prompt.blocks import Block, Change, Native, Prompt, Result, Text, Use
+from addendum.prompt.blocks import Block, Change, Prompt, Text
 from addendum.prompt.marks import Positions, plan_marks
-from addendum.prompt.updates import Telling, Told, by_history
-from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME, rewrite_direct_call
+from addendum.prompt.rounds import Group, Rounds, fleeting
+from addendum.prompt.updates import Telling, Told, by_history, never_without_tools
+from addendum.prompt.wire_facts import REASONING, WireFacts
 from addendum.tools.history import HistoryFold
 from addendum.tools.ledger import Ledger
 
 _chains = itertools.count(1)
-
-REASONING = frozenset({"thinking", "redacted_thinking", "reasoning"})
-"""Kinds of native items that hold reasoning."""
-
-EMPTY_ANSWER = "(no text)"
-"""Stands for an assistant message that leaves nothing to say on this route."""
-
-
-class _Type(Struct):
-    type: str = ""
-
-
-_type_of = msgspec.json.Decoder(_Type)
-
-
-def item_type(raw: Raw) -> str:
-    """Return the kind of a native item: its `type`, if it has one."""
-    return _type_of.decode(raw).type
-
-
-class WireFacts(Struct, frozen=True):
-    """What a wire asks of the projection beyond the epoch's context.
-
-    Attributes:
-        waits: Whether user-role text in mid-run waits for the next user message.
-        string_arguments: Whether `call_tool` takes its arguments as a JSON string.
-        marks: Most cache marks a request may carry; 0 for none.
-        implicit: Whether the provider itself stores the end of the latest user message or result.
-        lookback: Positions that a read walks back from a mark, the mark's own included.
-        runs: Whether a run of calls, or of results, is one position.
-        text_marks: Whether marks stand only on prompt text and in messages of text alone.
-        kind: Tells the kind of a native item, in the words of `REASONING`, `tool_use` and `text`.
-        call_id: Regular expression that a whole call id must match.
-    """
-
-    waits: bool = False
-    string_arguments: bool = False
-    marks: int = 0
-    implicit: bool = False
-    lookback: int = 20
-    runs: bool = True
-    text_marks: bool = False
-    kind: Callable[[Raw], str] = item_type
-    call_id: str = r"[A-Za-z0-9_-]{1,64}"
-
-
-class _Group:
-    """The nodes between two assistant messages, sorted by where they are said."""
-
-    __slots__ = ("last", "prompts", "updates", "users")
-
-    def __init__(self) -> None:
-        self.users: list[Event] = []
-        self.prompts: list[Block] = []
-        self.updates: list[Block] = []
-        self.last = -1
 
 
 class Projector:
@@ -125,16 +66,13 @@ class Projector:
         self._chain = next(_chains)
         self._blocks: list[Block] = []
         self._nodes = 0
-        self._waiting: list[Block] = []
         self._positions = Positions()
         self._used: dict[int, tuple[Block, ...]] = {}
         self._silent: set[int] = set()
         self._last_assistant: int | None = None
         self._prompt: Event | None = None
-        self._tail: str | None = None
         self._changes = False
-        self._ids: dict[str, str] = {}
-        self._given: dict[str, int] = {}
+        self._rounds = Rounds(self.context, self.facts)
 
     # -- the request ------------------------------------------------------------------------
 
@@ -153,20 +91,20 @@ class Projector:
         nodes = log.surface.nodes
         self._head = nodes[0].seq if nodes and isinstance(nodes[0].data, SystemMessage) else -1
         end = len(nodes)
-        if self._fleeting:
+        if fleeting(self.context):
             end = self._human(nodes)
             floor = max(floor, nodes[end].seq) if end < len(nodes) else floor
-        state = (log.surface.generation, -1 if self._fleeting else floor)
+        state = (log.surface.generation, -1 if fleeting(self.context) else floor)
         if state != self._settled_for or self._told_otherwise(told):
             self._reset()
             self._settled_for = state
         self._settled_told = told
         self._settle(nodes, end, told, floor)
         positions = self._positions.copy()
-        kept = (self._waiting, self._tail, self._last_assistant, self._ids)
+        kept = self._last_assistant
         opened = self._open(nodes, told, floor, positions, instruction, len(log))
         # Only what is settled may be kept.
-        self._waiting, self._tail, self._last_assistant, self._ids = kept
+        self._last_assistant = kept
         source = self._system_source(nodes)
         if source is not self._system[0]:
             self._system = (source, _system_texts(source))
@@ -181,13 +119,13 @@ class Projector:
             self._blocks,
             opened,
             positions,
-            tail_at=at if moved is not None or self._fleeting else None,
+            tail_at=at if moved is not None or fleeting(self.context) else None,
             limit=self.facts.marks if self.context.caching else 0,
             implicit=self.facts.implicit,
             lookback=self.facts.lookback,
             runs=self.facts.runs,
             text_only=self.facts.text_marks,
-            fleeting=self._fleeting,
+            fleeting=fleeting(self.context),
         )
         return Prompt(
             self.context,
@@ -203,14 +141,6 @@ class Projector:
             self._cache_key(source),
             self._changes or any(isinstance(block, Change) for block in opened),
         )
-
-    @property
-    def _fleeting(self) -> bool:
-        """Whether reasoning lasts for its turn only.
-
-        A moved tail vanishes with its turn, and with it what that turn's reasoning was bound to.
-        """
-        return self.context.tail == "moved" and self.context.reasoning_bound
 
     def _human(self, nodes: Sequence[Event]) -> int:
         """Return the place of the newest human message; behind all nodes if there is none."""
@@ -231,6 +161,8 @@ class Projector:
         if self._told is None or not _identical(key, self._told_for):
             developer = log.surface.notes[DeveloperMessage]
             self._told = by_history(context, developer, self._history.active, history)
+            if self.facts.needs_tools:
+                self._told = never_without_tools(self._told, log.events)
             self._told_for = key
         return self._told
 
@@ -289,14 +221,21 @@ class Projector:
         if last == self._nodes:
             return
         fresh = nodes[self._nodes : last]
-        said, _ = self._rounds(fresh, told, floor, self._positions, settling=True)
+        said, _ = self._say(self._rounds, fresh, told, floor, self._positions, settling=True)
         self._changes = self._changes or any(isinstance(block, Change) for block in said)
         self._blocks.extend(said)
         self._nodes = last
 
-    def _rounds(
-        self, nodes: Sequence[Event], told: Told, floor: int, at: Positions, *, settling: bool
-    ) -> tuple[list[Block], _Group]:
+    def _say(
+        self,
+        rounds: Rounds,
+        nodes: Sequence[Event],
+        told: Told,
+        floor: int,
+        at: Positions,
+        *,
+        settling: bool,
+    ) -> tuple[list[Block], Group]:
         """Return the blocks up to the last assistant message, and the nodes behind it."""
         said: list[Block] = []
         start = len(self._blocks)
@@ -306,10 +245,10 @@ class Projector:
             if not isinstance(data, AssistantMessage):
                 self._join(group, node, told, settling=settling)
                 continue
-            said.extend(self._say(group, start + len(said), at))
+            said.extend(rounds.say(group, start + len(said), at))
             if data.route == self.context.route:
                 at.answered(start + len(said))
-            said.extend(self._assistant(node, data, told, floor))
+            said.extend(rounds.assistant(node, data, told, floor))
             self._last_assistant = node.seq
             group = self._group(told, settling=settling)
         return said, group
@@ -324,27 +263,31 @@ class Projector:
         seq: int,
     ) -> list[Block]:
         """Return the blocks behind what is settled."""
-        said, group = self._rounds(nodes[self._nodes :], told, floor, positions, settling=False)
+        rounds = self._rounds.ahead()
+        fresh = nodes[self._nodes :]
+        said, group = self._say(rounds, fresh, told, floor, positions, settling=False)
         if instruction is not None:
             group.users.append(Event(seq, 0, CompactionSummary(instruction, -1)))
-        said.extend(self._say(group, len(self._blocks) + len(said), positions))
+        said.extend(rounds.say(group, len(self._blocks) + len(said), positions))
         return said
 
-    def _group(self, told: Told, *, settling: bool) -> _Group:
-        group = _Group()
+    def _group(self, told: Told, *, settling: bool) -> Group:
+        group = Group()
         if self._last_assistant is not None:
             self._take_updates(group, self._last_assistant, told, settling=settling)
         return group
 
-    def _take_updates(self, group: _Group, seq: int, told: Told, *, settling: bool) -> None:
+    def _take_updates(self, group: Group, seq: int, told: Told, *, settling: bool) -> None:
         found = told.updates.get(seq, ())
         group.updates.extend(found)
         if settling and found:
             self._used[seq] = found
 
-    def _join(self, group: _Group, node: Event, told: Told, *, settling: bool) -> None:
+    def _join(self, group: Group, node: Event, told: Told, *, settling: bool) -> None:
         data = node.data
-        if isinstance(data, UserMessage | ToolResult | ServerInstructions | CompactionSummary):
+        if isinstance(
+            data, UserMessage | ToolResult | AddedContext | ServerInstructions | CompactionSummary
+        ):
             group.users.append(node)
             group.last = node.seq
         elif isinstance(data, SystemMessage):
@@ -357,126 +300,6 @@ class Projector:
         elif isinstance(data, DeveloperMessage) and settling and node.seq not in told.updates:
             self._silent.add(node.seq)
         self._take_updates(group, node.seq, told, settling=settling)
-
-    def _say(self, group: _Group, index: int, positions: Positions) -> list[Block]:
-        """Return a group's blocks: user turn, then appended prompts, updates, scoped tail."""
-        said: list[Block] = []
-        later: list[Block] = []
-        human = any(isinstance(node.data, UserMessage) for node in group.users)
-        wait = self.facts.waits and not human
-        for node in group.users:
-            data = node.data
-            match data:
-                case UserMessage():
-                    self._tail = data.tail
-                    if data.tail is not None and self.context.tail == "kept":
-                        text = announcements.turn_instructions(data.tail)
-                        said.append(Text((node.seq, 1), "user", text, "tail"))
-                    positions.take_human(
-                        index + len(said),
-                        node.seq,
-                        self._fleeting or (data.tail is not None and self.context.tail == "moved"),
-                    )
-                    said.append(Text((node.seq, 0), "user", escape(data.text), "human"))
-                case ToolResult():
-                    said.append(
-                        Result(
-                            (node.seq, 0),
-                            self._ids.get(data.call_id, data.call_id),
-                            data.name,
-                            escape(data.text),
-                            data.is_error,
-                        )
-                    )
-                case ServerInstructions():
-                    text = announcements.server_instructions(data.server, data.text)
-                    (later if wait else said).append(Text((node.seq, 0), "user", text, "server"))
-                case CompactionSummary() if data.turn < 0:
-                    said.append(Text((node.seq, 0), "user", data.text, "instruction"))
-                case CompactionSummary():
-                    text = announcements.summary(data.text)
-                    said.append(Text((node.seq, 0), "user", text, "summary"))
-                case _:  # pragma: no cover - _join admits no other
-                    pass
-        native = [block for block in group.updates if not _user_text(block)]
-        if native and not group.users:
-            raise UnsupportedContent(
-                "a tool update has no user message or tool result in front of it; "
-                "send it with the next user message",
-                route=self.context.route,
-                seq=native[0].key[0],
-            )
-        later.extend(block for block in group.updates if _user_text(block))
-        if wait:
-            self._waiting = [*self._waiting, *later]
-        else:
-            said.extend(self._waiting)
-            said.extend(later)
-            self._waiting = []
-        said.extend(group.prompts)
-        said.extend(native)
-        if self.context.tail == "scoped" and self._tail is not None and group.users:
-            said.append(Text((group.last, 2), "system", self._tail, "tail", scoped=True))
-        return said
-
-    def _assistant(
-        self, node: Event, data: AssistantMessage, told: Told, floor: int
-    ) -> list[Block]:
-        said: list[Block] = []
-        context = self.context
-        if (
-            data.native
-            and data.wire == context.wire
-            and data.route == context.route
-            and data.form == context.form
-        ):
-            # The call goes out under its own id, and so does its result.
-            self._ids = {call.id: call.id for call in data.calls}
-            self._given.update(dict.fromkeys(self._ids, node.seq))
-            guard = context.projection == "dispatch" and not context.reasoning_bound
-            unpaired = False
-            for part, raw in enumerate(data.native):
-                kind = self.facts.kind(raw)
-                if kind in REASONING and node.seq < floor:
-                    unpaired = True
-                    continue
-                if guard and kind not in REASONING:
-                    raw = _escaped(raw)
-                # Without its reasoning it is another content, so it has another key.
-                key = (node.seq, -1 - part if unpaired else part)
-                said.append(Native(key, raw, kind, unpaired))
-        else:
-            if data.text.strip():
-                said.append(Text((node.seq, 0), "assistant", escape(data.text), "answer"))
-            self._ids = {call.id: self._call_id(call.id, node.seq) for call in data.calls}
-            for part, call in enumerate(data.calls, 1):
-                said.append(self._use(node.seq, part, call, told))
-        if all(isinstance(block, Native) and block.kind in REASONING for block in said):
-            said.append(Text((node.seq, 9_999), "assistant", EMPTY_ANSWER, "answer"))
-        return said
-
-    def _use(self, seq: int, part: int, call: Call, told: Told) -> Use:
-        if self.context.projection == "dispatch" and call.name not in told.bound:
-            return Use(
-                (seq, part),
-                self._ids[call.id],
-                TOOL_DISPATCHER_NAME,
-                escape_json(
-                    rewrite_direct_call(call, string_arguments=self.facts.string_arguments)
-                ),
-            )
-        return Use((seq, part), self._ids[call.id], call.name, escape_json(call.arguments))
-
-    def _call_id(self, given: str, seq: int) -> str:
-        """Return the id that a call of another route goes out under.
-
-        It is its own where the route takes it and no earlier answer has used it; else a digest.
-        """
-        sent = given if re.fullmatch(self.facts.call_id, given) else _digest_id(given)
-        if self._given.get(sent, seq) != seq:
-            sent = _digest_id(f"{seq} {given}")
-        self._given[sent] = seq
-        return sent
 
 
 def project(
@@ -499,21 +322,6 @@ def project(
     return Projector(context, facts).prompt(log, instruction=instruction, floor=floor)
 
 
-def _digest_id(text: str) -> str:
-    return f"call_{encoding.digest(text)[:24]}"
-
-
-def _user_text(block: Block) -> bool:
-    return isinstance(block, Text) and block.role == "user"
-
-
-def _escaped(raw: Raw) -> Raw:
-    data = bytes(raw)
-    if b"tool_update" in data or b"_instructions" in data:
-        return Raw(escape_json(data.decode()).encode())
-    return raw
-
-
 def _system_texts(source: SystemMessage | None) -> tuple[Text, ...]:
     parts = enumerate((source.static, source.conversation)) if source else ()
     return tuple(Text((-1, part), "system", text, "prompt") for part, text in parts if text)
@@ -526,4 +334,4 @@ def _identical(one: Sequence[object], other: Sequence[object]) -> bool:
     )
 
 
-__all__ = ["EMPTY_ANSWER", "REASONING", "Projector", "WireFacts", "project"]
+__all__ = ["REASONING", "Projector", "WireFacts", "project"]

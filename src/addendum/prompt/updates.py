@@ -13,7 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Raw, Struct
 
-from addendum.log.events import DeveloperMessage, Event, RequestContext
+from addendum.log.events import (
+    AssistantMessage,
+    DeveloperMessage,
+    Event,
+    RequestContext,
+    RequestHeader,
+)
 from addendum.log.values import DeveloperText, ToolAddition, ToolSchema
 from addendum.prompt import announcements
 from addendum.prompt.blocks import Block, Change, Text
@@ -106,6 +112,22 @@ def with_placeholder(
         return tools
     last = max((place for place, tool in enumerate(tools) if not tool.defer_loading), default=-1)
     return (*tools[: last + 1], PLACEHOLDER, *tools[last + 1 :])
+
+
+def never_without_tools(told: Told, events: Sequence[Event]) -> Told:
+    """Declare the placeholder where nothing is declared and something once was, or was called.
+
+    Args:
+        told: What is told.
+        events: The session's log.
+    """
+    if told.tools or not any(
+        event.data.header.tools if isinstance(event.data, RequestHeader) else event.data.calls
+        for event in events
+        if isinstance(event.data, RequestHeader | AssistantMessage)
+    ):
+        return told
+    return msgspec.structs.replace(told, tools=(PLACEHOLDER,))
 
 
 class ByValue:

@@ -51,7 +51,6 @@ class Provider(Struct, frozen=True):
     wire: Wire
     endpoint: Endpoint
     id_pattern: str
-    name_pattern: str
     max_tokens_field: str
     usage: str
     rows: tuple[ModelRow, ...]
@@ -78,7 +77,6 @@ class _ProviderEntry(Struct, frozen=True, forbid_unknown_fields=True):
     wire: Wire
     endpoint: Endpoint
     id_pattern: str
-    name_pattern: str
     source: str
     checked: str
     certainty: Certainty
@@ -122,7 +120,6 @@ def _provider(entry: _ProviderEntry) -> Provider:
         wire=entry.wire,
         endpoint=entry.endpoint,
         id_pattern=re.compile(entry.id_pattern).pattern,
-        name_pattern=re.compile(entry.name_pattern).pattern,
         max_tokens_field=entry.max_tokens_field,
         usage=entry.usage,
         rows=tuple(_row(entry, row) for row in entry.model),

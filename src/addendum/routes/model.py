@@ -99,8 +99,6 @@ class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
         encrypted_reasoning: Whether the model gives its reasoning in encrypted form on request; a
             model that does not reason refuses to be asked.
         betas: Flags of the wire, in the order in which they are sent.
-        chat_wire_waits: Whether an update in the middle of a run waits for the next user message.
-        string_arguments: Whether the arguments of a call travel as JSON text, not as an object.
         signature_stand_in: What stands for the signature of a call that another route made; empty
             where the model asks for none.
     """
@@ -118,8 +116,6 @@ class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
     keeps_reasoning: bool = True
     encrypted_reasoning: bool = False
     betas: tuple[Beta, ...] = ()
-    chat_wire_waits: bool = False
-    string_arguments: bool = False
     signature_stand_in: str = ""
 
 
@@ -193,7 +189,6 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True):
         max_tokens: Output limit where the caller sets none; None leaves the field out.
         max_tokens_field: Name of that field on the wire.
         id_pattern: Regular expression that a whole call id must match.
-        name_pattern: Regular expression that a whole tool name must match.
         usage: Where the wire reports tokens, for people.
         source: Where the facts come from.
         checked: Day on which the source was read, `YYYY-MM-DD`.
@@ -207,7 +202,6 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True):
     capabilities: Capabilities
     cache: CacheRules
     id_pattern: str
-    name_pattern: str
     source: str
     checked: str
     certainty: Certainty

@@ -90,7 +90,6 @@ def resolve(
         max_tokens=row.max_tokens,
         max_tokens_field=provider.max_tokens_field,
         id_pattern=provider.id_pattern,
-        name_pattern=provider.name_pattern,
         usage=provider.usage,
         source=row.source,
         checked=row.checked,

@@ -1,7 +1,7 @@
 """Signatures of AWS (version 4) for requests that no bearer token goes with.
 
-The signing itself is `requests-aws4auth`, an extra: nothing of it is needed with a token. Access keys
-come from the environment alone; whoever has them in a profile exports them (`aws configure
+The signing itself is `requests-aws4auth`, an extra: nothing of it is needed with a token. Access
+keys come from the environment alone; whoever has them in a profile exports them (`aws configure
 export-credentials --format env`).
 """
 
@@ -68,7 +68,11 @@ def signature(
         ) from error
     request = requests.Request("POST", url, data=body).prepare()
     signer = auth.AWS4Auth(
-        keys.id, keys.secret, _region(url, endpoint, environ), SERVICE, session_token=keys.token or None
+        keys.id,
+        keys.secret,
+        _region(url, endpoint, environ),
+        SERVICE,
+        session_token=keys.token or None,
     )
     signed: Mapping[str, Any] = signer(request).headers
     return tuple(

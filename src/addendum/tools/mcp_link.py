@@ -229,7 +229,8 @@ class Link:
                 result = (await self.session.send_request(request, _Object)).root
         except MCPError as error:
             return self._refusal(error)
-        except (ValidationError, ContentError, RuntimeError) as error:
+        except (ValueError, ContentError, RuntimeError) as error:
+            # Not pydantic's errors alone: the SDK also writes what it has read, to check it.
             reason = one_line(str(error), 200)
             return CallOutcome(
                 f"server {name} sent a malformed answer: {reason}", True, "malformed"
@@ -262,7 +263,7 @@ class Link:
             await self.session.send_ping()
         except MCPError as error:
             return error.code != types.CONNECTION_CLOSED
-        except ValidationError:
+        except ValueError:
             return True
         return True
 

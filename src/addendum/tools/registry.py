@@ -6,11 +6,11 @@ connection changes no snapshot: only a switch, or a server's settled list, does.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import anyio
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from addendum.errors import ConfigurationError, ContentError
 from addendum.log.store import Store
@@ -18,31 +18,14 @@ from addendum.log.values import ToolSchema
 from addendum.tools.catalogue import KIND, Pin, decode_pin, encode_pin
 from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
 from addendum.tools.functions import FunctionTool, ToolContext
-from addendum.tools.mcp import RemoteTool, ServerSpec, ServerState
+from addendum.tools.mcp import ServerSpec, ServerState
 from addendum.tools.mcp_pool import Connection, ServerPool
 from addendum.tools.names import check_function_names, model_name, model_prefix
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
+from addendum.tools.servers import Outcome, Run, Server, remote, remote_by_name
 
 AnyTool: TypeAlias = FunctionTool[..., Any]
 """A function tool of any signature."""
-
-
-class Outcome(Struct, frozen=True):
-    """What a call gave.
-
-    Attributes:
-        text: What the model reads.
-        is_error: Whether it says that the call failed.
-        code: Why, for programs.
-    """
-
-    text: str
-    is_error: bool = False
-    code: str | None = None
-
-
-Run = Callable[[bytes, ToolContext, float], Awaitable[Outcome]]
-"""Arguments (JSON object), context, seconds allowed."""
 
 
 class Entry(Struct, frozen=True):
@@ -53,12 +36,14 @@ class Entry(Struct, frozen=True):
         run: Runs it; exceptions are turned into error results by whoever calls.
         server: The server it comes from, if any.
         timeout: Its own time limit in seconds, if any.
+        annotations: Its server's hints as a JSON object, where they are known.
     """
 
     schema: ToolSchema
     run: Run
     server: str | None = None
     timeout: float | None = None
+    annotations: Raw | None = None
 
 
 class Snapshot(Struct, frozen=True):
@@ -74,33 +59,6 @@ class Snapshot(Struct, frozen=True):
     entries: Mapping[str, Entry]
     instructions: Mapping[str, str]
     active: tuple[ToolSchema, ...]
-
-
-class _Server:
-    """One configured server in this session."""
-
-    def __init__(self, spec: ServerSpec) -> None:
-        self.spec = spec
-        self.on = False
-        self.connection: Connection | None = None
-        self.known: tuple[RemoteTool, ...] = ()
-        self.instructions: str | None = None
-        self.restored: tuple[ToolSchema, ...] | None = None
-        self.revision = 0
-        self.names: dict[str, str] = {}
-        self.awaited = False
-        self.unlisted = False
-        self.pin_damaged = False
-
-    def adopt(self, state: ServerState) -> bool:
-        """Take over a settled list that is newer; say whether anything was taken."""
-        if state.revision == self.revision or not state.revision:
-            return False
-        self.revision = state.revision
-        self.known = state.tools
-        self.instructions = state.instructions
-        self.restored = None
-        return True
 
 
 class Registry:
@@ -130,7 +88,7 @@ class Registry:
         self._functions = {tool.schema.name: tool for tool in functions}
         self._added: dict[str, AnyTool | ToolSchema] = {}
         self._off: set[str] = set()
-        self._servers = {spec.name: _Server(spec) for spec in servers}
+        self._servers = {spec.name: Server(spec) for spec in servers}
         self._order: list[str] = []
         self._pool = pool
         self._store = store
@@ -177,7 +135,7 @@ class Registry:
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
 
-    async def _first_list(self, server: _Server, wait: float) -> None:
+    async def _first_list(self, server: Server, wait: float) -> None:
         pin = await self._pin(server)
         if pin is not None:
             self._take_pin(server, pin)
@@ -230,9 +188,9 @@ class Registry:
         self._added.update({n: tool for n, tool in added.items() if n not in self._functions})
         self._off.update(name for name in removed if name in self._functions)
 
-    def _owner(self, name: str) -> _Server | None:
+    def _owner(self, name: str) -> Server | None:
         """Return the server whose tool has this name, by its prefix; the longest one wins."""
-        found: _Server | None = None
+        found: Server | None = None
         longest = -1
         for server in self._servers.values():
             prefix = model_prefix(server.spec.name)
@@ -300,7 +258,7 @@ class Registry:
             return True
         return False
 
-    def _server(self, name: str) -> _Server:
+    def _server(self, name: str) -> Server:
         try:
             return self._servers[name]
         except KeyError:
@@ -340,6 +298,19 @@ class Registry:
                         self._take_pin(server, pin)
         return self.snapshot()
 
+    async def confirm(self, names: Collection[str], wait: float) -> Snapshot:
+        """Have servers list their tools now, so that what is shown is what they have.
+
+        Args:
+            names: The servers; one that is off is left alone.
+            wait: Seconds that one of them may take; a slower one keeps the list that is known.
+        """
+        for server in self._on():
+            if server.spec.name in names:
+                connection = await self._connect(server)
+                await self._adopt(server, await connection.ready(wait))
+        return self.snapshot()
+
     def snapshot(self) -> Snapshot:
         """Return what is active now; the same object until a switch or a server's list."""
         if self._snapshot is None:
@@ -373,28 +344,29 @@ class Registry:
             self._active = active
         return Snapshot(entries, instructions, self._active)
 
-    def _on(self) -> list[_Server]:
+    def _on(self) -> list[Server]:
         return [server for server in self._servers.values() if server.on]
 
     def _offer(
-        self, server: _Server, entries: dict[str, Entry], instructions: dict[str, str]
+        self, server: Server, entries: dict[str, Entry], instructions: dict[str, str]
     ) -> None:
         # A server that is switched on later is offered by that; the flag counts in the head.
         flag = True if server.spec.defer and server.spec.on else None
         if server.restored is not None:
             for schema in server.restored:
-                run = self._remote_by_name(server, schema.name)
+                run = remote_by_name(server, self._connect, schema.name)
                 entries[schema.name] = Entry(schema, run, server.spec.name)
         else:
             self._give_names(server, entries)
             for tool in server.known:
                 name = server.names[tool.name]
                 schema = ToolSchema(name, tool.description, tool.parameters, flag)
-                entries[name] = Entry(schema, self._remote(server, tool.name), server.spec.name)
+                run = remote(server, self._connect, tool.name)
+                entries[name] = Entry(schema, run, server.spec.name, annotations=tool.annotations)
         if server.instructions and (server.known or server.restored):
             instructions[server.spec.name] = server.instructions
 
-    def _give_names(self, server: _Server, entries: Mapping[str, Entry]) -> None:
+    def _give_names(self, server: Server, entries: Mapping[str, Entry]) -> None:
         # Once given, a name stays the tool's own.
         fresh = [tool.name for tool in server.known if tool.name not in server.names]
         if fresh:
@@ -406,12 +378,12 @@ class Registry:
 
     # -- servers ----------------------------------------------------------------------------
 
-    async def _connect(self, server: _Server) -> Connection:
+    async def _connect(self, server: Server) -> Connection:
         if server.connection is None:
             server.connection = await self._pool.acquire(server.spec)
         return server.connection
 
-    async def _adopt(self, server: _Server, state: ServerState) -> None:
+    async def _adopt(self, server: Server, state: ServerState) -> None:
         if server.adopt(state):
             self._snapshot = None
             pin = Pin.of(state)
@@ -421,7 +393,7 @@ class Registry:
                 )
                 server.pin_damaged = False
 
-    async def _pin(self, server: _Server) -> Pin | None:
+    async def _pin(self, server: Server) -> Pin | None:
         if server.spec.name in self._pins:
             return self._pins[server.spec.name]
         if server.spec.server is not None:
@@ -433,44 +405,9 @@ class Registry:
             server.pin_damaged = True
             return None
 
-    def _take_pin(self, server: _Server, pin: Pin) -> None:
+    def _take_pin(self, server: Server, pin: Pin) -> None:
         self._snapshot = None
         server.known, server.instructions = pin.remote(), pin.instructions
-
-    def _remote(self, server: _Server, tool: str) -> Run:
-        async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
-            if not server.on:
-                return _switched_off(server.spec.name)
-            connection = await self._connect(server)
-            answer = await connection.call(tool, arguments, timeout=seconds)
-            return Outcome(answer.text, answer.is_error, answer.code)
-
-        return run
-
-    def _remote_by_name(self, server: _Server, name: str) -> Run:
-        """Run a tool known from the log by its full name: the list says its own name."""
-
-        async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
-            if not server.on:
-                return _switched_off(server.spec.name)
-            connection = await self._connect(server)
-            state = await connection.ready(seconds)
-            for tool in state.tools:
-                first = model_name(server.spec.name, tool.name, ())
-                # The second is its name where the first was taken.
-                if name in (first, model_name(server.spec.name, tool.name, (first,))):
-                    answer = await connection.call(tool.name, arguments, timeout=seconds)
-                    return Outcome(answer.text, answer.is_error, answer.code)
-            if state.revision:
-                return Outcome(f"server {server.spec.name} no longer has {name}", True, "gone")
-            return Outcome(
-                f"server {server.spec.name} is not reachable; its tools work again when it is back"
-                f" ({state.error or 'it has not answered yet'})",
-                True,
-                "unreachable",
-            )
-
-        return run
 
     def _function(self, tool: AnyTool) -> Entry:
         name = tool.schema.name
@@ -492,11 +429,6 @@ class Registry:
             if server.connection is not None:
                 connection, server.connection = server.connection, None
                 await self._pool.release(connection)
-
-
-def _switched_off(server: str) -> Outcome:
-    # Between the request and the call: the next request will say so.
-    return Outcome(f"server {server} was switched off; do without it", True, "switched_off")
 
 
 async def _absent(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:

@@ -15,7 +15,7 @@ from typing import Any, assert_never, cast
 from msgspec import Raw
 
 from addendum import encoding
-from addendum.errors import ContentError, UnsupportedContent
+from addendum.errors import ContentError
 from addendum.log.events import RequestContext
 from addendum.log.values import Config, ToolSchema
 from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
@@ -309,16 +309,3 @@ def _separator(group: Group, last: Group | None, *, scoped: bool = False) -> byt
     clear = b'"clear_at":"next_user_message",' if scoped else b""
     opening = b'{"role":"' + group[0].encode() + b'",' + clear + b'"content":['
     return opening if last is None else b"]}," + opening
-
-
-def check(prompt: Prompt) -> None:
-    """Raise `UnsupportedContent` where the messages could not be sent.
-
-    The provider wants a user message first.
-    """
-    first = next(iter(prompt.blocks), None)
-    if first is None or _group(first)[0] != "user":
-        raise UnsupportedContent(
-            "a request to this provider begins with a user message; send one first",
-            route=prompt.context.route,
-        )

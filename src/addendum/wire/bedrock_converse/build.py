@@ -22,8 +22,7 @@ from addendum.errors import ContentError, UnsupportedContent
 from addendum.log.events import RequestContext
 from addendum.log.values import Config, ToolSchema
 from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
-from addendum.prompt.projector import WireFacts
-from addendum.prompt.updates import PLACEHOLDER
+from addendum.prompt.wire_facts import WireFacts
 from addendum.wire.pieces import Declarations, Edit, Pieces
 
 WIRE = "bedrock_converse"
@@ -38,7 +37,9 @@ def kind(raw: Raw) -> str:
     return _KINDS.get(name, name)
 
 
-FACTS = WireFacts(waits=False, string_arguments=False, marks=4, runs=False, kind=kind)
+FACTS = WireFacts(
+    waits=False, string_arguments=False, marks=4, runs=False, needs_tools=True, kind=kind
+)
 
 
 class Renderer:
@@ -46,6 +47,7 @@ class Renderer:
 
     Attributes:
         encoded: Blocks, prompt texts and declarations encoded so far; for tests that count them.
+            Items sent back as they came are not.
     """
 
     def __init__(self) -> None:
@@ -53,7 +55,6 @@ class Renderer:
         self._chain = -1
         self._pieces = Pieces()
         self._last = ""
-        self._has_tools = False
         self._open: dict[Key, bytes] = {}
         self._tools: tuple[tuple[ToolSchema, ...], bytes] | None = None
         self._system: tuple[tuple[Text, ...], list[bytes]] = ((), [])
@@ -81,14 +82,10 @@ class Renderer:
         return b"".join(parts)
 
     def _declare(self, prompt: Prompt) -> bytes:
-        tools = prompt.tools
-        if not tools and self._has_tools:
-            # A history with calls or results is refused without a tool configuration.
-            tools = _PLACEHOLDER
-        if self._tools is None or self._tools[0] is not tools:
-            entries, fresh = _declarations(tools)
+        if self._tools is None or self._tools[0] is not prompt.tools:
+            entries, fresh = _declarations(prompt.tools)
             self.encoded += fresh
-            self._tools = (tools, b",".join(entries))
+            self._tools = (prompt.tools, b",".join(entries))
         return self._tools[1]
 
     def _prompt_text(self, prompt: Prompt, mark: bytes) -> bytes:
@@ -102,7 +99,7 @@ class Renderer:
 
     def _messages(self, prompt: Prompt, mark: bytes) -> list[bytes]:
         if prompt.chain != self._chain or prompt.count < len(self._pieces):
-            self._chain, self._last, self._open, self._has_tools = prompt.chain, "", {}, False
+            self._chain, self._last, self._open = prompt.chain, "", {}
             self._pieces = Pieces()
         for index in range(len(self._pieces), prompt.count):
             block = prompt.settled[index]
@@ -135,11 +132,12 @@ class Renderer:
         return self._pieces.parts(edits) + opened
 
     def _piece(self, block: Block, last: str, known: bytes | None) -> bytes:
-        self._has_tools = self._has_tools or _is_tool(block)
         encoded = known if known is not None else self._encode(block)
         return _separator(_role(block), last) + encoded
 
     def _encode(self, block: Block) -> bytes:
+        if isinstance(block, Native):
+            return bytes(block.raw)
         self.encoded += 1
         match block:
             case Text(role="system"):
@@ -149,8 +147,6 @@ class Renderer:
                 )
             case Text():
                 return _text(block.text)
-            case Native():
-                return bytes(block.raw)
             case Result():
                 # A blank text is refused.
                 said = block.text if block.text.strip() else "(empty)"
@@ -234,7 +230,6 @@ def _declaration(tool: ToolSchema) -> bytes:
 
 
 _declarations = Declarations(_declaration)
-_PLACEHOLDER = (PLACEHOLDER,)
 
 _UNIONS = ("oneOf", "anyOf", "allOf")
 
@@ -266,12 +261,6 @@ def _object(arguments: str) -> Raw:
     if isinstance(value, dict):
         return Raw((arguments or "{}").encode())
     return Raw(encoding.encode({"unreadable_arguments": encoding.clean(arguments)}))
-
-
-def _is_tool(block: Block) -> bool:
-    if isinstance(block, Native):
-        return block.kind == "tool_use"
-    return isinstance(block, Result | Use)
 
 
 def _role(block: Block) -> str:

@@ -51,9 +51,7 @@ def segments(body: bytes | Json, tail: str | None = None) -> tuple[Segment, ...]
     reader.row("system", "system", "system", objects(value.get("system")))
     for at, message in enumerate(objects(value.get("messages"))):
         content = objects(message.get("content"))
-        reader.row(
-            "message", str(message.get("role", "")), f"messages[{at}].content", content
-        )
+        reader.row("message", str(message.get("role", "")), f"messages[{at}].content", content)
     return reader.finish(tail)
 
 

@@ -23,7 +23,7 @@ from addendum import encoding
 from addendum.errors import ContentError, UnsupportedContent
 from addendum.log.values import Config, ToolSchema
 from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
-from addendum.prompt.projector import WireFacts
+from addendum.prompt.wire_facts import WireFacts
 from addendum.wire.pieces import Declarations, Edit, Pieces
 
 WIRE = "gemini"
@@ -37,7 +37,7 @@ class _Made(msgspec.Struct):
 
 
 class _Part(msgspec.Struct):
-    functionCall: _Made | None = None  # noqa: N815 - the wire's own name
+    functionCall: _Made | None = None
     text: str | None = None
     thought: bool = False
 
@@ -67,6 +67,7 @@ class Renderer:
 
     Attributes:
         encoded: Blocks, prompt texts and declarations encoded so far; for tests that count them.
+            Items sent back as they came are not.
     """
 
     def __init__(self, *, stand_in: str = "") -> None:
@@ -147,6 +148,8 @@ class Renderer:
         return _separator(_role(block), last) + encoded
 
     def _encode(self, block: Block) -> bytes:
+        if isinstance(block, Native):
+            return bytes(block.raw)
         self.encoded += 1
         match block:
             case Text(role="system"):
@@ -156,8 +159,6 @@ class Renderer:
                 )
             case Text():
                 return _text(block.text)
-            case Native():
-                return bytes(block.raw)
             case Result():
                 response: dict[str, Any] = {
                     "id": block.call_id,

@@ -25,6 +25,7 @@ from addendum.wire.segment import (
     text_of,
 )
 
+_ROLES = {"user": "user", "model": "assistant"}
 _SETTINGS = ("toolConfig", "cachedContent", "safetySettings")
 
 
@@ -52,7 +53,7 @@ def segments(body: bytes | Json, tail: str | None = None) -> tuple[Segment, ...]
         reader.part("system", "system", f"systemInstruction.parts[{at}]", part)
     for at, content in enumerate(objects(value.get("contents"))):
         for number, part in enumerate(objects(content.get("parts"))):
-            role = str(content.get("role", "user"))
+            role = _ROLES.get(str(content.get("role")), "user")
             reader.part("message", role, f"contents[{at}].parts[{number}]", part)
     return reader.finish(tail)
 

@@ -1,0 +1,301 @@
+"""Approval of tool calls: which may run, which are asked about, and what a person decides.
+
+    approval = Approval(
+        (Policy("allow", read_only=True), Policy("deny", "db__drop_*"), Policy("ask", server="db")),
+        default="ask",
+        decide=ask_in_my_window,
+    )
+
+The first policy that fits a call counts, the default where none does. Policies see the real tool
+and the arguments it would run with; a policy for the dispatcher's name fits nothing. All calls of
+a round that need an answer are asked about at once. Without `decide` the turn stops and waits:
+`session.pending()` lists what for, `await session.decide({...})` goes on, in this process or,
+after the session was opened again, in a later one.
+
+An approval holds for the definition that was shown: if the tool went or changed meanwhile, the call
+does not run.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeAlias, cast
+
+from msgspec import Struct
+
+from addendum import encoding
+from addendum.agent.hooks import described
+from addendum.errors import ConfigurationError
+from addendum.log.approvals import ApprovalAsked, ApprovalDecided, AskedCall, DecidedCall
+from addendum.log.events import Event, RequestHeader
+from addendum.log.values import ToolSchema
+from addendum.prompt.updates import plain
+from addendum.tools.envelope import MAX_ARGUMENTS
+from addendum.tools.registry import Entry, Outcome
+from addendum.tools.search import TOOL_SEARCH_NAME
+
+Action: TypeAlias = Literal["allow", "ask", "deny"]
+OnRedefinition: TypeAlias = Literal["accept", "ask"]
+
+KINDS = ("approve", "deny", "edit", "respond")
+"""What may be decided of a call."""
+
+_KIND = 40
+
+
+class Policy(Struct, frozen=True):
+    """What happens to the calls that all of its conditions fit.
+
+    Attributes:
+        action: `allow`, `ask` or `deny`.
+        tool: Real name of the tool, exact or as a glob pattern; upper and lower case differ.
+        server: Name of the MCP server, exact or as a glob pattern. Own functions have none.
+        read_only: Whether the server says so (`readOnlyHint`). What it does not say is no. It is
+            the server's word: use it for servers that you trust.
+        destructive: Whether it may destroy (`destructiveHint`). What a server does not say is yes,
+            unless the tool is read-only.
+        when: A predicate of the arguments. If it raises, the call is denied.
+    """
+
+    action: Action
+    tool: str = "*"
+    server: str | None = None
+    read_only: bool | None = None
+    destructive: bool | None = None
+    when: Callable[[dict[str, Any]], bool] | None = None
+
+    def fits(self, entry: Entry, arguments: str) -> bool:
+        """Say whether the policy is for a call of this tool with these arguments."""
+        name = entry.schema.name
+        if not (name == self.tool or fnmatchcase(name, self.tool)):
+            return False
+        if self.server is not None and (
+            entry.server is None
+            or not (entry.server == self.server or fnmatchcase(entry.server, self.server))
+        ):
+            return False
+        read_only, destructive = hints(entry)
+        if self.read_only not in (None, read_only) or self.destructive not in (None, destructive):
+            return False
+        if self.when is None:
+            return True
+        return bool(self.when(encoding.decode(arguments or "{}", limit=MAX_ARGUMENTS)))
+
+
+class Pending(Struct, frozen=True):
+    """A call that waits for a person.
+
+    Attributes:
+        call_id: Key of its decision.
+        name: The real tool.
+        arguments: JSON text of the arguments it would run with.
+        reason: Why it is asked.
+        definition: Digest of the definition that is approved.
+        kinds: What may be decided.
+    """
+
+    call_id: str
+    name: str
+    arguments: str
+    reason: str
+    definition: str
+    kinds: tuple[str, ...] = KINDS
+
+
+class Decision(Struct, frozen=True):
+    """What a person decides of one call.
+
+    Attributes:
+        kind: `approve`; `deny` with a reason; `edit`: run with other arguments; `respond`: do not
+            run, the model reads `text` as the result.
+        arguments: The arguments of an edit. They are checked like the model's own, and by hooks
+            and denials too.
+        text: The reason or the response.
+        always: With `approve` or `edit`: do not ask about this tool again in this session, as long
+            as it is defined as now. What hooks ask is asked still.
+    """
+
+    kind: str
+    arguments: Mapping[str, Any] | None = None
+    text: str = ""
+    always: bool = False
+
+
+Decisions: TypeAlias = Mapping[str, Decision | str]
+"""Decisions by call id; a bare word is a decision of that kind."""
+
+Decide: TypeAlias = Callable[[Sequence[Pending]], Awaitable[Decisions] | Decisions]
+
+
+class Approval(Struct, frozen=True):
+    """Rules of approval.
+
+    Attributes:
+        policies: The first that fits a call counts.
+        default: For calls that no policy fits. `tool_search` runs nothing and is asked about only
+            if a policy says so.
+        decide: Asks a person about all calls of a round at once. What it leaves out is denied, and
+            if it raises, all are. None has the turn wait.
+        kinds: What may be decided; anything else fails the call.
+    """
+
+    policies: tuple[Policy, ...] = ()
+    default: Action = "ask"
+    decide: Decide | None = None
+    kinds: tuple[str, ...] = KINDS
+
+    def judge(self, entry: Entry, arguments: str) -> tuple[Action, str]:
+        """Return what happens to a call, and why."""
+        for policy in self.policies:
+            try:
+                fits = policy.fits(entry, arguments)
+            except Exception as error:
+                return "deny", f"a policy for this call failed ({described(error)})"
+            if fits:
+                return policy.action, "a policy says so"
+        if entry.schema.name == TOOL_SEARCH_NAME:
+            return "allow", ""
+        return self.default, "no policy allows it"
+
+
+class Consent:
+    """What a session's log says of earlier decisions, by tool; follows the log."""
+
+    def __init__(self) -> None:
+        self._read = 0
+        self._asked: dict[str, AskedCall] = {}
+        self._accepted: dict[str, str] = {}
+        self._always: dict[str, str] = {}
+
+    def read(self, events: Sequence[Event]) -> None:
+        """Take in what is new in the log."""
+        for event in events[self._read :]:
+            data = event.data
+            if isinstance(data, RequestHeader):
+                for tool in data.header.tools:
+                    self._accepted.setdefault(tool.name, definition(tool))
+            elif isinstance(data, ApprovalAsked):
+                self._asked = {call.call_id: call for call in data.calls}
+            elif isinstance(data, ApprovalDecided):
+                for decided in data.decisions:
+                    call = self._asked[decided.call_id]
+                    if call.reason is not None and decided.kind in ("approve", "edit"):
+                        self._accepted[call.name] = call.definition
+                        if decided.always:
+                            self._always[call.name] = call.definition
+        self._read = len(events)
+
+    def redefined(self, tool: ToolSchema) -> bool:
+        """Say whether a tool is no longer defined as it was first offered, or last approved."""
+        return self._accepted.get(tool.name, definition(tool)) != definition(tool)
+
+    def always(self, tool: ToolSchema) -> bool:
+        """Say whether a person allowed this tool, as it is defined now, for the whole session."""
+        return self._always.get(tool.name) == definition(tool)
+
+
+def definition(tool: ToolSchema) -> str:
+    """Return the digest that an approval binds to."""
+    return plain(tool).identity()
+
+
+def hints(entry: Entry) -> tuple[bool, bool]:
+    """Return whether a tool is read-only and whether it is destructive, by its server's word."""
+    if entry.schema.name == TOOL_SEARCH_NAME:
+        return True, False
+    said: Any = encoding.decode(bytes(entry.annotations)) if entry.annotations else {}
+    given = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+    read_only = given.get("readOnlyHint") is True
+    return read_only, not read_only and given.get("destructiveHint") is not False
+
+
+def pending(asked: ApprovalAsked | None, kinds: tuple[str, ...] = KINDS) -> tuple[Pending, ...]:
+    """Return the calls of a batch that need an answer, in the model's order."""
+    return tuple(
+        Pending(call.call_id, call.name, call.arguments, call.reason, call.definition, kinds)
+        for call in (() if asked is None else asked.calls)
+        if call.reason is not None
+    )
+
+
+def complete(asked: ApprovalAsked | None, decisions: Decisions, session: str) -> None:
+    """Check that decisions answer what waits, no more and no less.
+
+    Raises:
+        ConfigurationError: They do not; nothing was decided.
+    """
+    wanted = [each.call_id for each in pending(asked)]
+    if not wanted:
+        raise ConfigurationError("no call waits for a decision", session=session)
+    if missing := [call_id for call_id in wanted if call_id not in decisions]:
+        raise ConfigurationError(
+            f"a decision is missing for {', '.join(missing)}; decide all calls of "
+            "session.pending() at once",
+            session=session,
+        )
+    if unknown := [call_id for call_id in decisions if call_id not in wanted]:
+        raise ConfigurationError(
+            f"no call {unknown[0][:100]!r} waits for a decision; use the ids of session.pending()",
+            session=session,
+        )
+
+
+async def handled(approval: Approval, asked: ApprovalAsked) -> Mapping[str, DecidedCall]:
+    """Ask the handler; whatever is wrong with its answer counts as a denial.
+
+    Args:
+        approval: Rules with a handler.
+        asked: The batch.
+    """
+    assert approval.decide is not None
+    waiting = pending(asked, approval.kinds)
+    try:
+        given: Any = approval.decide(waiting)
+        if inspect.isawaitable(given):
+            given = await given
+        return {
+            each.call_id: decided(each.call_id, given[each.call_id])
+            for each in waiting
+            if each.call_id in given
+        }
+    except Exception as error:
+        why = f"nobody could be asked ({described(error)})"
+        return {each.call_id: DecidedCall(each.call_id, "deny", text=why) for each in waiting}
+
+
+def decided(call_id: str, given: Decision | str) -> DecidedCall:
+    """Return a decision as the log keeps it.
+
+    Raises:
+        TypeError: It is no decision.
+    """
+    if isinstance(given, str):
+        given = Decision(given)
+    if not isinstance(given, Decision):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{type(given).__name__} is no decision")
+    arguments: str | None = None
+    if given.kind == "edit":
+        try:
+            arguments = encoding.encode(given.arguments).decode()
+        except Exception:  # refused like any other arguments that are no object
+            arguments = "null"
+    kind = encoding.clean(str(given.kind))[:_KIND]
+    text = encoding.clean(str(given.text))
+    return DecidedCall(call_id, kind, arguments, text, bool(given.always))
+
+
+def denied(why: str) -> Outcome:
+    """Return the result of a call that a person did not approve."""
+    said = " ".join(why.split())
+    return Outcome(f"Blocked: {said or 'the user did not approve this call'}", True, "DENIED")
+
+
+def outdated(name: str, why: str) -> Outcome:
+    """Return the result of a call that was approved in another form than it would run in now."""
+    return Outcome(
+        f"proposal changed: {name} {why}; it was not run. Look at it again before you call it.",
+        True,
+        "PROPOSAL_CHANGED",
+    )

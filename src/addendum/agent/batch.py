@@ -1,0 +1,406 @@
+"""The calls of one answer: understood, passed by hooks and approval, run, answered.
+
+Everything behind `understand` sees the real tool and checked arguments. Each call gets exactly one
+result, whatever happens to it on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from addendum import encoding
+from addendum.agent.approval import (
+    Pending,
+    complete,
+    decided,
+    definition,
+    denied,
+    handled,
+    outdated,
+)
+from addendum.agent.execution import Planned, run_calls
+from addendum.agent.hooks import (
+    HookCall,
+    blocked,
+    run_after,
+    run_batch,
+    run_before,
+    run_failure,
+)
+from addendum.agent.results import StreamEvent, ToolFinished, ToolStarted
+from addendum.log.approvals import (
+    AddedContext,
+    ApprovalAsked,
+    ApprovalDecided,
+    AskedCall,
+    DecidedCall,
+)
+from addendum.log.events import AssistantMessage, RequestContext, ToolCall, ToolResult
+from addendum.log.values import Call
+from addendum.tools.dispatcher import (
+    TOOL_DISPATCHER_NAME,
+    Refused,
+    Resolved,
+    resolve_call,
+    rewrite_direct_call,
+)
+from addendum.tools.envelope import MAX_ARGUMENTS
+from addendum.tools.functions import ToolContext
+from addendum.tools.names import legal_name
+from addendum.tools.registry import Entry, Outcome, Snapshot
+from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
+from addendum.wire.answer import Answer
+from addendum.wire.apis import wire
+from addendum.wire.reading import legal_object
+
+if TYPE_CHECKING:
+    from addendum.agent.approval import Decisions
+    from addendum.agent.session import Session
+
+
+class Batch:
+    """The calls of the open step.
+
+    Args:
+        session: The session.
+        emit: Told of everything that happens.
+        snapshot: The tools that calls are made against.
+        context: What the request that is answered was rendered with.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        emit: Callable[[StreamEvent], None],
+        snapshot: Snapshot,
+        context: RequestContext,
+    ) -> None:
+        turn, step = session.log.turn, session.log.step
+        assert turn is not None and step is not None
+        self._session = session
+        self._emit = emit
+        self._turn, self._step = turn, step
+        self._take(snapshot, context)
+
+    def _take(self, snapshot: Snapshot, context: RequestContext) -> None:
+        self._snapshot = snapshot
+        self._context = context
+        self._dispatch = context.projection == "dispatch"
+        self._registry = {name: entry.schema for name, entry in snapshot.entries.items()}
+        self._bound = (
+            self._session.bound_tools(snapshot) if self._dispatch else frozenset(self._registry)
+        )
+
+    # -- real form --------------------------------------------------------------------------
+
+    def understand(self, answer: Answer) -> tuple[list[Planned], AssistantMessage]:
+        """Bring every call into its real form before anything else sees it."""
+        context, dispatch = self._context, self._dispatch
+        planned: list[Planned] = []
+        calls: list[Call] = []
+        envelopes: dict[str, str] = {}
+        as_text = wire(context.wire).facts.string_arguments
+        native = answer.native
+        for given in answer.calls:
+            call = msgspec.structs.replace(given, name=legal_name(given.name))
+            if call.name != given.name:
+                # No provider takes such a name back, and the history would be refused for good.
+                arguments = bytes(legal_object(call.arguments) or b"{}").decode()
+                native = wire(context.wire).rewrite(native, {call.id: arguments}, call.name)
+            found = self._resolve(call)
+            if isinstance(found, Refused):
+                # The name of a target may be anything too, and another route sends it as a name.
+                target = msgspec.structs.replace(found.call, name=legal_name(found.call.name))
+                planned.append(Planned(target, refused=Outcome(found.message, True, found.code)))
+                calls.append(target)
+            else:
+                planned.append(Planned(found.call, self._entry(found.call.name)))
+                calls.append(Call(found.call.id, found.call.name, found.given, found.call.origin))
+            real = calls[-1]
+            if dispatch and real.origin == "direct" and real.name not in self._bound:
+                envelopes[call.id] = rewrite_direct_call(real, string_arguments=as_text)
+        if envelopes:
+            native = wire(context.wire).rewrite(native, envelopes, TOOL_DISPATCHER_NAME)
+        return planned, AssistantMessage(
+            self._turn,
+            self._step,
+            context.route,
+            context.wire,
+            context.form,
+            answer.text,
+            tuple(calls),
+            native,
+            () if native is answer.native else answer.native,
+            answer.reasoning,
+            answer.stop,
+            answer.usage,
+        )
+
+    def _resolve(self, call: Call) -> Resolved | Refused:
+        session = self._session
+        return resolve_call(
+            call,
+            registry=self._registry,
+            bound=self._bound,
+            disabled=session.disabled,
+            can_dispatch=session.agent.dispatch.can_dispatch,
+            search_bound=self._dispatch or TOOL_SEARCH_NAME in self._registry,
+            pass_through_bound=session.agent.dispatch.pass_through_bound,
+            dispatch=self._dispatch,
+        )
+
+    def _check(self, call: Call) -> Resolved | Refused:
+        """Check a call in real form again: the tool, and the arguments against its schema."""
+        found = self._resolve(msgspec.structs.replace(call, origin="direct"))
+        real = msgspec.structs.replace(found.call, origin=call.origin)
+        return msgspec.structs.replace(found, call=real)
+
+    def _entry(self, name: str) -> Entry:
+        return self._snapshot.entries.get(name) or _search_entry(self._session)
+
+    # -- in front of the tools --------------------------------------------------------------
+
+    async def run(self, planned: Sequence[Planned]) -> tuple[Pending, ...]:
+        """Pass the calls by hooks and approval, and run them.
+
+        Returns:
+            What a person has to decide first, if nobody could be asked at once; nothing was run.
+        """
+        session, approval = self._session, self._session.agent.approval
+        plan = [await self._passed(item) for item in planned]
+        if any(item.reason is not None for item in plan):
+            asked = ApprovalAsked(self._turn, self._step, tuple(_asked(item) for item in plan))
+            session.log.append(asked)
+            # Durable before anybody is asked: what they answer must have a question.
+            await session.flush()
+            if approval is None or approval.decide is None:
+                return session.pending()
+            plan = await self._decided(asked, await handled(approval, asked))
+        await self._execute(plan)
+        return ()
+
+    async def decide(self, decisions: Decisions) -> None:
+        """Go on with the batch that waits.
+
+        Raises:
+            ConfigurationError: These are not the decisions that it waits for; it waits still.
+        """
+        asked = self._session.log.asked
+        complete(asked, decisions, self._session.id)
+        assert asked is not None
+        given = {call_id: decided(call_id, each) for call_id, each in decisions.items()}
+        await self._execute(await self._decided(asked, given))
+
+    async def _passed(self, item: Planned) -> Planned:
+        """Return a call as hooks and policies leave it; what they refuse does not run."""
+        if item.refused is not None or item.entry is None:
+            return item
+        found = await run_before(self._session.agent.hooks, item.call, self._seen, self._check)
+        item = msgspec.structs.replace(
+            item, call=found.call, refused=found.refused, context=found.context
+        )
+        return item if found.refused is not None else self._judged(item, found.asks)
+
+    def _judged(self, item: Planned, asks: Sequence[str]) -> Planned:
+        session, approval = self._session, self._session.agent.approval
+        entry = item.entry
+        assert entry is not None
+        if approval is None:
+            why = f"{asks[0]}; it needs an approval, and nobody can be asked" if asks else ""
+            return msgspec.structs.replace(item, refused=blocked(why)) if asks else item
+        action, reason = approval.judge(entry, item.call.arguments)
+        if action == "deny":
+            return msgspec.structs.replace(item, refused=blocked(reason))
+        consent = session.consent()
+        reasons = list(asks)
+        if session.agent.on_redefinition == "ask" and consent.redefined(entry.schema):
+            reasons.append("its definition is another one than was offered or approved before")
+        if action == "ask" and not consent.always(entry.schema):
+            reasons.append(reason)
+        return msgspec.structs.replace(item, reason="; ".join(reasons) or None)
+
+    # -- behind a decision ------------------------------------------------------------------
+
+    async def _decided(
+        self, asked: ApprovalAsked, decisions: Mapping[str, DecidedCall]
+    ) -> list[Planned]:
+        """Log what was decided and return what to do, checked against the tools as they are now."""
+        session = self._session
+        session.log.append(ApprovalDecided(self._turn, self._step, tuple(decisions.values())))
+        await session.flush()
+        names = {call.name for call in asked.calls if call.refusal is None}
+        known = session.registry.snapshot().entries
+        servers = {entry.server for name in names if (entry := known.get(name)) and entry.server}
+        limits = session.agent.limits
+        self._take(await session.registry.confirm(servers, limits.server_wait), self._context)
+        return [await self._resumed(call, decisions.get(call.call_id)) for call in asked.calls]
+
+    async def _resumed(self, asked: AskedCall, decision: DecidedCall | None) -> Planned:
+        call = Call(asked.call_id, asked.name, asked.arguments, asked.origin)
+        entry = self._entry(call.name) if asked.definition else None
+        item = Planned(call, entry, context=asked.context)
+        if asked.refusal is not None:
+            return _answered(item, Outcome(asked.refusal, True, asked.code))
+        assert entry is not None
+        gone = call.name not in self._registry and call.name != TOOL_SEARCH_NAME
+        if gone:
+            return _answered(item, outdated(call.name, "is no longer there"))
+        if definition(entry.schema) != asked.definition:
+            return _answered(item, outdated(call.name, "is defined otherwise now"))
+        found = self._check(call)
+        if isinstance(found, Refused):
+            return _answered(item, Outcome(found.message, True, found.code))
+        if asked.reason is None:
+            return self._still_allowed(item)
+        approval = self._session.agent.approval
+        if decision is None:
+            return _answered(item, denied(""))
+        if approval is not None and decision.kind not in approval.kinds:
+            return _answered(item, denied(f"a call may not be decided by {decision.kind!r} here"))
+        match decision.kind:
+            case "approve":
+                return self._still_allowed(item, answered=True)
+            case "edit":
+                return await self._edited(item, decision.arguments or "null")
+            case "respond":
+                return _answered(item, Outcome(decision.text))
+            case "deny":
+                return _answered(item, denied(decision.text))
+            case _:
+                return _answered(item, denied(f"a call cannot be decided by {decision.kind!r}"))
+
+    async def _edited(self, item: Planned, arguments: str) -> Planned:
+        """Return a call with a person's arguments; checks and hooks see them like the model's."""
+        found = self._check(msgspec.structs.replace(item.call, arguments=arguments))
+        if isinstance(found, Refused):
+            return _answered(item, Outcome(found.message, True, found.code))
+        passed = await run_before(self._session.agent.hooks, found.call, self._seen, self._check)
+        context = passed.context or item.context
+        item = msgspec.structs.replace(item, call=passed.call, context=context)
+        if passed.refused is not None:
+            return _answered(item, passed.refused)
+        return self._still_allowed(item, answered=True)
+
+    def _still_allowed(self, item: Planned, *, answered: bool = False) -> Planned:
+        """Refuse what policies deny by now, or for the arguments that it runs with now."""
+        approval, entry = self._session.agent.approval, item.entry
+        assert entry is not None
+        if approval is None:
+            return item
+        action, reason = approval.judge(entry, item.call.arguments)
+        if action == "ask" and not answered and not self._session.consent().always(entry.schema):
+            action, reason = "deny", "it needs an approval that it was not asked for"
+        return _answered(item, blocked(reason)) if action == "deny" else item
+
+    # -- running ----------------------------------------------------------------------------
+
+    async def _execute(self, plan: Sequence[Planned]) -> None:
+        session, log, hooks = self._session, self._session.log, self._session.agent.hooks
+        turn, step = self._turn, self._step
+        plan = [await self._told(item) for item in plan]
+        for item in plan:
+            if item.refused is None:
+                call = item.call
+                log.append(ToolCall(turn, step, call.id, call.name, call.arguments, call.origin))
+        await session.flush()
+        for item in plan:
+            if item.refused is None:
+                self._emit(ToolStarted(item.call.id, item.call.name, item.call.arguments))
+
+        def context(call: Call) -> ToolContext:
+            return ToolContext(
+                session=session.id,
+                turn=turn,
+                step=step,
+                call_id=call.id,
+                tool=call.name,
+                state=session.state,
+            )
+
+        async def after(item: Planned, outcome: Outcome) -> Outcome:
+            if not hooks:
+                return outcome
+            seen = self._seen(item.call)
+            outcome = await run_after(hooks, seen, outcome)
+            return await run_failure(hooks, seen, outcome) if outcome.is_error else outcome
+
+        outcomes: list[Outcome] = []
+
+        def done(place: int, outcome: Outcome) -> None:
+            call = plan[place].call
+            log.append(
+                ToolResult(
+                    turn, step, call.id, call.name, outcome.text, outcome.is_error, outcome.code
+                )
+            )
+            outcomes.append(outcome)
+            self._emit(ToolFinished(call.id, call.name, outcome.text, outcome.is_error))
+
+        limits = session.agent.limits
+        await run_calls(
+            plan,
+            context,
+            timeout=limits.tool_timeout,
+            limit=limits.result_bytes,
+            after=after,
+            done=done,
+        )
+        for item in plan:
+            for text in item.context:
+                log.append(AddedContext(turn, step, item.call.name, text))
+        if hooks:
+            reached = [place for place, item in enumerate(plan) if item.entry is not None]
+            await run_batch(
+                hooks,
+                [self._seen(plan[place].call) for place in reached],
+                [outcomes[place] for place in reached],
+            )
+
+    async def _told(self, item: Planned) -> Planned:
+        """Tell hooks of a call that is not let run."""
+        hooks, refused = self._session.agent.hooks, item.refused
+        if not hooks or item.entry is None or refused is None or not refused.is_error:
+            return item
+        return _answered(item, await run_failure(hooks, self._seen(item.call), refused))
+
+    def _seen(self, call: Call) -> HookCall:
+        entry = self._snapshot.entries.get(call.name)
+        return HookCall(
+            self._session.id,
+            self._turn,
+            self._step,
+            call.id,
+            call.name,
+            encoding.decode(call.arguments or "{}", limit=MAX_ARGUMENTS),
+            None if entry is None else entry.server,
+            call.origin,
+        )
+
+
+def _answered(item: Planned, outcome: Outcome) -> Planned:
+    return msgspec.structs.replace(item, refused=outcome, reason=None)
+
+
+def _asked(item: Planned) -> AskedCall:
+    refused = item.refused
+    return AskedCall(
+        item.call.id,
+        item.call.name,
+        item.call.arguments,
+        item.call.origin,
+        "" if item.entry is None else definition(item.entry.schema),
+        item.reason,
+        None if refused is None else refused.text,
+        None if refused is None else refused.code,
+        item.context,
+    )
+
+
+def _search_entry(session: Session) -> Entry:
+    async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
+        return Outcome(session.search(arguments))
+
+    return Entry(TOOL_SEARCH, run)

@@ -1,0 +1,54 @@
+"""What endpoints refused: kept in the store, so that new sessions need not find out; it expires."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from addendum.log.store import Store
+from addendum.routes import Route
+
+_KIND = "downgrade"
+_REMEMBERED = 7 * 86_400.0
+"""Seconds for which other sessions know what an endpoint refused."""
+
+
+class Downgrades:
+    """What is known of the endpoints that one session talks to.
+
+    Args:
+        store: Where it is kept.
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+        self._known: dict[str, frozenset[str]] = {}
+
+    def known(self, route: Route) -> frozenset[str]:
+        """Return the fields that the route's endpoint refused, as far as they were read."""
+        return self._known.get(_key(route), frozenset())
+
+    async def read(self, route: Route) -> None:
+        """Read what the route's endpoint refused in other sessions, once."""
+        key = _key(route)
+        if key not in self._known:
+            stored = await self._store.get(_KIND, key)
+            self._known[key] = frozenset(stored.decode().split() if stored else ())
+
+    async def keep(self, route: Route, rejected: Collection[str]) -> None:
+        """Keep what the route's endpoint refused, beside what is known.
+
+        Args:
+            route: The route.
+            rejected: Names of the refused fields.
+        """
+        key = _key(route)
+        self._known[key] = self.known(route) | set(rejected)
+        text = " ".join(sorted(self._known[key]))
+        expires = int((self._clock() + _REMEMBERED) * 1000)
+        await self._store.put(_KIND, key, text.encode(), expires=expires)
+
+
+def _key(route: Route) -> str:
+    return f"{route.name} {route.endpoint.base_url}"

@@ -1,0 +1,151 @@
+"""Events about requests: what they are made of, how they render, and where their prefix breaks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from addendum.log.values import (
+    BreakReason,
+    CallForm,
+    Definitions,
+    Header,
+    HeaderReason,
+    Projection,
+    TailMode,
+)
+
+
+class RequestHeader(
+    Struct, frozen=True, tag_field="type", tag="request/header", omit_defaults=True
+):
+    """A full snapshot of the active tools and settings; written when it differs or restarts.
+
+    Attributes:
+        header: The snapshot.
+        reason: `initial`, `resume`, `change` or `series`.
+        starts_series: True if a series starts although the reason is another one.
+        head: True if this header is the session's new head (a declared break).
+    """
+
+    header: Header
+    reason: HeaderReason
+    starts_series: bool = False
+    head: bool = False
+
+    @property
+    def new_series(self) -> bool:
+        """Whether a request series starts here."""
+        return self.starts_series or self.reason == "series"
+
+
+class RequestContext(
+    Struct, frozen=True, tag_field="type", tag="request/context", omit_defaults=True
+):
+    """How an epoch renders. Later overlays and probes act on new epochs only.
+
+    Attributes:
+        route: `provider:model`.
+        wire: Name of the wire API.
+        projection: How tool changes are told.
+        definitions: How an addition carries its definition (native projections).
+        removals: `block`, `omit` or `text`.
+        readd: How a removed name returns: `block`, `redeclare` or `text`.
+        redefine: Whether a later definition replaces an earlier one in place.
+        prompt_update: Whether a changed prompt can be appended to the history.
+        tail: Where per-turn instructions stand.
+        caching: Whether cache marks are set.
+        ttl: Lifetime asked of the cache (`5m`, `1h`), where marks carry one.
+        betas: Beta flags, constant through the epoch.
+        placeholder: Whether a deferred placeholder stands behind the head's tools.
+        reasoning_bound: Whether signed reasoning is bound to the exact prefix.
+        cache_rules: Version of the cache rules.
+        rendering: Number of the rendering: anything of ours that decides bytes.
+    """
+
+    route: str
+    wire: str
+    projection: Projection
+    definitions: Definitions = "by-reference"
+    removals: Literal["block", "omit", "text"] = "text"
+    readd: Literal["block", "redeclare", "text"] = "text"
+    redefine: bool = False
+    prompt_update: bool = False
+    tail: TailMode = "moved"
+    caching: bool = True
+    ttl: Literal["5m", "1h"] | None = None
+    betas: tuple[str, ...] = ()
+    placeholder: bool = False
+    reasoning_bound: bool = False
+    cache_rules: str = ""
+    rendering: int = 1
+
+    @property
+    def form(self) -> CallForm:
+        """How a deferred tool is called on this epoch."""
+        return "dispatch" if self.projection == "dispatch" else "direct"
+
+
+class RequestSent(Struct, frozen=True, tag_field="type", tag="request/sent", omit_defaults=True):
+    """A request is about to leave; everything it is made of is durable.
+
+    Attributes:
+        turn: Turn of the open step.
+        step: The open step.
+        number: Requests of this session so far, this one included.
+        route: `provider:model`.
+        context_seq: The epoch's `request/context`.
+        generation: Replaces on the surface so far: a later request with more starts a series.
+        purpose: `turn` or `compaction`.
+    """
+
+    turn: int
+    step: int
+    number: int
+    route: str
+    context_seq: int
+    generation: int = 0
+    purpose: Literal["turn", "compaction"] = "turn"
+
+
+class CacheBreak(Struct, frozen=True, tag_field="type", tag="cache/break", omit_defaults=True):
+    """The next request will not extend the last one, and why.
+
+    Attributes:
+        reason: One of a closed list.
+        route: The route whose prefix breaks.
+        at: First part that changes: `tools`, `system`, `messages`, `settings`, or `none` where
+            the bytes stand but cannot be read again.
+        detail: Names or settings concerned.
+        seq: For `messages`, the event from which the bytes may differ.
+        drops_reasoning: Whether reasoning from before it is no longer valid on this route, and
+            is left out from here on.
+    """
+
+    reason: BreakReason
+    route: str
+    at: Literal["tools", "system", "messages", "settings", "none"]
+    detail: str = ""
+    seq: int | None = None
+    drops_reasoning: bool = False
+
+
+class RouteDowngrade(
+    Struct, frozen=True, tag_field="type", tag="route/downgrade", omit_defaults=True
+):
+    """An endpoint refused tool-change fields.
+
+    Attributes:
+        route: `provider:model`.
+        endpoint: Its address, without credentials.
+        rejected: Fields named in the refusal.
+        projection: The projection used from here on.
+        definitions: How additions carry definitions from here on.
+    """
+
+    route: str
+    endpoint: str
+    rejected: tuple[str, ...]
+    projection: Projection
+    definitions: Definitions = "by-reference"

@@ -1,0 +1,233 @@
+"""What one round says: the nodes in front of an answer, and the answer itself, as blocks.
+
+The only state is what a later round needs of the ones before it: the turn's instructions, what
+waits for the next user message, and the ids under which calls went out.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from msgspec import Raw
+
+from addendum import encoding
+from addendum.errors import UnsupportedContent
+from addendum.log.approvals import AddedContext
+from addendum.log.events import (
+    AssistantMessage,
+    CompactionSummary,
+    Event,
+    RequestContext,
+    ServerInstructions,
+    ToolResult,
+    UserMessage,
+)
+from addendum.log.values import Call
+from addendum.prompt import announcements
+from addendum.prompt.announcements import escape, escape_json
+from addendum.prompt.blocks import Block, Native, Result, Text, Use
+from addendum.prompt.marks import Positions
+from addendum.prompt.updates import Told
+from addendum.prompt.wire_facts import REASONING, WireFacts
+from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME, rewrite_direct_call
+
+EMPTY_ANSWER = "(no text)"
+"""Stands for an assistant message that leaves nothing to say on this route."""
+
+
+def fleeting(context: RequestContext) -> bool:
+    """Say whether reasoning lasts for its turn only.
+
+    A moved tail vanishes with its turn, and with it what that turn's reasoning was bound to.
+    """
+    return context.tail == "moved" and context.reasoning_bound
+
+
+class Group:
+    """The nodes between two assistant messages, sorted by where they are said.
+
+    Attributes:
+        users: What people, tools and servers said, in order.
+        prompts: Prompts that were appended.
+        updates: Blocks that tell changes of tools.
+        last: Seq of the last of `users`.
+    """
+
+    __slots__ = ("last", "prompts", "updates", "users")
+
+    def __init__(self) -> None:
+        self.users: list[Event] = []
+        self.prompts: list[Block] = []
+        self.updates: list[Block] = []
+        self.last = -1
+
+
+class Rounds:
+    """Says one round after the other.
+
+    Args:
+        context: What the epoch recorded.
+        facts: What its wire asks for.
+    """
+
+    def __init__(self, context: RequestContext, facts: WireFacts) -> None:
+        self._context = context
+        self._facts = facts
+        self._waiting: list[Block] = []
+        self._tail: str | None = None
+        self._ids: dict[str, str] = {}
+        # Which answer each id belongs to. Saying a round again gives it the same ids.
+        self._given: dict[str, int] = {}
+
+    def ahead(self) -> Rounds:
+        """Return what goes on from here and leaves this one as it is."""
+        copy = Rounds(self._context, self._facts)
+        copy._waiting, copy._tail = self._waiting, self._tail
+        copy._ids, copy._given = self._ids, self._given
+        return copy
+
+    def say(self, group: Group, index: int, positions: Positions) -> list[Block]:
+        """Return a group's blocks: user turn, then appended prompts, updates, scoped tail."""
+        said: list[Block] = []
+        later: list[Block] = []
+        human = any(isinstance(node.data, UserMessage) for node in group.users)
+        wait = self._facts.waits and not human
+        for node in group.users:
+            data = node.data
+            match data:
+                case UserMessage():
+                    self._tail = data.tail
+                    if data.tail is not None and self._context.tail == "kept":
+                        text = announcements.turn_instructions(data.tail)
+                        said.append(Text((node.seq, 1), "user", text, "tail"))
+                    positions.take_human(
+                        index + len(said),
+                        node.seq,
+                        fleeting(self._context)
+                        or (data.tail is not None and self._context.tail == "moved"),
+                    )
+                    said.append(Text((node.seq, 0), "user", escape(data.text), "human"))
+                case ToolResult():
+                    said.append(
+                        Result(
+                            (node.seq, 0),
+                            self._ids.get(data.call_id, data.call_id),
+                            data.name,
+                            escape(data.text),
+                            data.is_error,
+                        )
+                    )
+                case AddedContext():
+                    text = announcements.added_context(data.source, data.text)
+                    last = said[-1] if said else None
+                    if wait and isinstance(last, Result):
+                        # No user-role text may stand in the midst of a run there.
+                        said[-1] = msgspec.structs.replace(last, text=f"{last.text}\n\n{text}")
+                    else:
+                        said.append(Text((node.seq, 0), "user", text, "context"))
+                case ServerInstructions():
+                    text = announcements.server_instructions(data.server, data.text)
+                    (later if wait else said).append(Text((node.seq, 0), "user", text, "server"))
+                case CompactionSummary() if data.turn < 0:
+                    said.append(Text((node.seq, 0), "user", data.text, "instruction"))
+                case CompactionSummary():
+                    text = announcements.summary(data.text)
+                    said.append(Text((node.seq, 0), "user", text, "summary"))
+                case _:  # pragma: no cover - _join admits no other
+                    pass
+        native = [block for block in group.updates if not _user_text(block)]
+        if native and not group.users:
+            raise UnsupportedContent(
+                "a tool update has no user message or tool result in front of it; "
+                "send it with the next user message",
+                route=self._context.route,
+                seq=native[0].key[0],
+            )
+        later.extend(block for block in group.updates if _user_text(block))
+        if wait:
+            self._waiting = [*self._waiting, *later]
+        else:
+            said.extend(self._waiting)
+            said.extend(later)
+            self._waiting = []
+        said.extend(group.prompts)
+        said.extend(native)
+        if self._context.tail == "scoped" and self._tail is not None and group.users:
+            said.append(Text((group.last, 2), "system", self._tail, "tail", scoped=True))
+        return said
+
+    def assistant(self, node: Event, data: AssistantMessage, told: Told, floor: int) -> list[Block]:
+        """Return an answer's blocks: as it came where this epoch made it, else written anew."""
+        said: list[Block] = []
+        context = self._context
+        if (
+            data.native
+            and data.wire == context.wire
+            and data.route == context.route
+            and data.form == context.form
+        ):
+            # The call goes out under its own id, and so does its result.
+            self._ids = {call.id: call.id for call in data.calls}
+            self._given.update(dict.fromkeys(self._ids, node.seq))
+            guard = context.projection == "dispatch" and not context.reasoning_bound
+            unpaired = False
+            for part, raw in enumerate(data.native):
+                kind = self._facts.kind(raw)
+                if kind in REASONING and node.seq < floor:
+                    unpaired = True
+                    continue
+                if guard and kind not in REASONING:
+                    raw = _escaped(raw)
+                # Without its reasoning it is another content, so it has another key.
+                key = (node.seq, -1 - part if unpaired else part)
+                said.append(Native(key, raw, kind, unpaired))
+        else:
+            if data.text.strip():
+                said.append(Text((node.seq, 0), "assistant", escape(data.text), "answer"))
+            self._ids = {call.id: self._call_id(call.id, node.seq) for call in data.calls}
+            for part, call in enumerate(data.calls, 1):
+                said.append(self._use(node.seq, part, call, told))
+        if all(isinstance(block, Native) and block.kind in REASONING for block in said):
+            said.append(Text((node.seq, 9_999), "assistant", EMPTY_ANSWER, "answer"))
+        return said
+
+    def _use(self, seq: int, part: int, call: Call, told: Told) -> Use:
+        if self._context.projection == "dispatch" and call.name not in told.bound:
+            return Use(
+                (seq, part),
+                self._ids[call.id],
+                TOOL_DISPATCHER_NAME,
+                escape_json(
+                    rewrite_direct_call(call, string_arguments=self._facts.string_arguments)
+                ),
+            )
+        return Use((seq, part), self._ids[call.id], call.name, escape_json(call.arguments))
+
+    def _call_id(self, given: str, seq: int) -> str:
+        """Return the id that a call of another route goes out under.
+
+        It is its own where the route takes it and no earlier answer has used it; else a digest.
+        """
+        sent = given if re.fullmatch(self._facts.call_id, given) else _digest_id(given)
+        if self._given.get(sent, seq) != seq:
+            sent = _digest_id(f"{seq} {given}")
+        self._given[sent] = seq
+        return sent
+
+
+def _digest_id(text: str) -> str:
+    return f"call_{encoding.digest(text)[:24]}"
+
+
+def _user_text(block: Block) -> bool:
+    return isinstance(block, Text) and block.role == "user"
+
+
+def _escaped(raw: Raw) -> Raw:
+    text = bytes(raw).decode()
+    escaped = escape_json(text)
+    return raw if escaped == text else Raw(escaped.encode())
+
+
+__all__ = ["EMPTY_ANSWER", "Group", "Rounds", "fleeting"]

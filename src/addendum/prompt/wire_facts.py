@@ -1,0 +1,51 @@
+"""What a wire asks of the projection, and the kinds of its own items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Raw, Struct
+
+REASONING = frozenset({"thinking", "redacted_thinking", "reasoning"})
+"""Kinds of native items that hold reasoning."""
+
+
+class _Type(Struct):
+    type: str = ""
+
+
+_type_of = msgspec.json.Decoder(_Type)
+
+
+def item_type(raw: Raw) -> str:
+    """Return the kind of a native item: its `type`, if it has one."""
+    return _type_of.decode(raw).type
+
+
+class WireFacts(Struct, frozen=True):
+    """What a wire asks of the projection beyond the epoch's context.
+
+    Attributes:
+        waits: Whether user-role text in mid-run waits for the next user message.
+        string_arguments: Whether `call_tool` takes its arguments as a JSON string.
+        marks: Most cache marks a request may carry; 0 for none.
+        implicit: Whether the provider itself stores the end of the latest user message or result.
+        lookback: Positions that a read walks back from a mark, the mark's own included.
+        runs: Whether a run of calls, or of results, is one position.
+        text_marks: Whether marks stand only on prompt text and in messages of text alone.
+        needs_tools: Whether a history with calls is refused without any declared tool.
+        kind: Tells the kind of a native item, in the words of `REASONING`, `tool_use` and `text`.
+        call_id: Regular expression that a whole call id must match.
+    """
+
+    waits: bool = False
+    string_arguments: bool = False
+    marks: int = 0
+    implicit: bool = False
+    lookback: int = 20
+    runs: bool = True
+    text_marks: bool = False
+    needs_tools: bool = False
+    kind: Callable[[Raw], str] = item_type
+    call_id: str = r"[A-Za-z0-9_-]{1,64}"

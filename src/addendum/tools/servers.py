@@ -1,0 +1,121 @@
+"""One MCP server in one session: what is known of it, and what runs its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from addendum.log.values import ToolSchema
+from addendum.tools.functions import ToolContext
+from addendum.tools.mcp import RemoteTool, ServerSpec, ServerState
+from addendum.tools.mcp_pool import Connection
+from addendum.tools.names import model_name
+
+
+class Outcome(Struct, frozen=True):
+    """What a call gave.
+
+    Attributes:
+        text: What the model reads.
+        is_error: Whether it says that the call failed.
+        code: Why, for programs.
+    """
+
+    text: str
+    is_error: bool = False
+    code: str | None = None
+
+
+Run = Callable[[bytes, ToolContext, float], Awaitable[Outcome]]
+"""Arguments (JSON object), context, seconds allowed."""
+
+
+class Server:
+    """One configured server in this session.
+
+    Attributes:
+        spec: How it is reached.
+        on: Whether it is switched on.
+        connection: The process's connection, while it is held.
+        known: Its settled tools.
+        instructions: Its own text.
+        restored: Its tools as a log says, until it has listed.
+        revision: Number of the list that was taken over.
+        names: The names that the model knows its tools by.
+        awaited: Whether a step has waited for its first list.
+        unlisted: Whether it was on in a log that has none of its tools.
+        pin_damaged: Whether the store's pin of it cannot be read.
+    """
+
+    def __init__(self, spec: ServerSpec) -> None:
+        self.spec = spec
+        self.on = False
+        self.connection: Connection | None = None
+        self.known: tuple[RemoteTool, ...] = ()
+        self.instructions: str | None = None
+        self.restored: tuple[ToolSchema, ...] | None = None
+        self.revision = 0
+        self.names: dict[str, str] = {}
+        self.awaited = False
+        self.unlisted = False
+        self.pin_damaged = False
+
+    def adopt(self, state: ServerState) -> bool:
+        """Take over a settled list that is newer; say whether anything was taken."""
+        if state.revision == self.revision or not state.revision:
+            return False
+        self.revision = state.revision
+        self.known = state.tools
+        self.instructions = state.instructions
+        self.restored = None
+        return True
+
+
+Connect: TypeAlias = Callable[[Server], Awaitable[Connection]]
+"""Gives the connection of a server, dialling it if need be."""
+
+
+def remote(server: Server, connect: Connect, tool: str) -> Run:
+    """Return what runs a tool of a server by the server's own name for it."""
+
+    async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
+        if not server.on:
+            return _switched_off(server.spec.name)
+        connection = await connect(server)
+        answer = await connection.call(tool, arguments, timeout=seconds)
+        return Outcome(answer.text, answer.is_error, answer.code)
+
+    return run
+
+
+def remote_by_name(server: Server, connect: Connect, name: str) -> Run:
+    """Run a tool known from the log by its full name: the list says its own name."""
+
+    async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
+        if not server.on:
+            return _switched_off(server.spec.name)
+        connection = await connect(server)
+        state = await connection.ready(seconds)
+        for tool in state.tools:
+            first = model_name(server.spec.name, tool.name, ())
+            # The second is its name where the first was taken.
+            if name in (first, model_name(server.spec.name, tool.name, (first,))):
+                answer = await connection.call(tool.name, arguments, timeout=seconds)
+                return Outcome(answer.text, answer.is_error, answer.code)
+        if state.revision:
+            return Outcome(f"server {server.spec.name} no longer has {name}", True, "gone")
+        return Outcome(
+            f"server {server.spec.name} is not reachable; its tools work again when it is back"
+            f" ({state.error or 'it has not answered yet'})",
+            True,
+            "unreachable",
+        )
+
+    return run
+
+
+def _switched_off(server: str) -> Outcome:
+    # Between the request and the call: the next request will say so.
+    return Outcome(f"server {server} was switched off; do without it", True, "switched_off")
