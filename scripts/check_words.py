@@ -60,7 +60,8 @@ def files(root: Path) -> Iterator[Path]:
 def problems(name: Path, text: str) -> Iterator[str]:
     """Yield one line for each thing in `text` that does not belong."""
     lines = text.splitlines()
-    if name.parts[0] == "src" and len(lines) > MOST_LINES:
+    # Route data is a table: it grows by rows, and one place is easiest to correct.
+    if name.parts[0] == "src" and name.suffix == ".py" and len(lines) > MOST_LINES:
         yield f"{name.as_posix()}: {len(lines)} lines, {MOST_LINES} at most: split it"
     patterns = dict(WORDS)
     if name.suffix == ".md":

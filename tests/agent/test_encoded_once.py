@@ -291,6 +291,18 @@ async def costs(session: Session, stub: Stub, until: int) -> tuple[int, int]:
     return plain, min([await cost(session, stub, switched=True) for _ in range(4)])
 
 
+async def test_an_unchanged_header_is_known_without_looking_at_its_tools() -> None:
+    async with conversation(*PLACES[0]) as (session, stub):
+        await turn(session, stub)
+        header, first = session.log.header, session.registry.snapshot()
+        await turn(session, stub)
+        assert header is not None and session.log.header is header
+        assert session.registry.snapshot() is first and first.active is header.header.tools
+        await session.tools.add(tool("extra"))
+        now = session.registry.snapshot()
+        assert now is not first and len(now.active) == len(first.active) + 1
+
+
 @every_place
 async def test_nothing_grows_but_the_join(route: str, changes: str, tail: str) -> None:
     async with conversation(route, changes, tail) as (session, stub):

@@ -241,7 +241,11 @@ async def test_batch_hears_of_the_whole_round_and_ends_the_turn_if_it_fails(
             more=(ScriptStep("again", (Entry(calls=(weather(),)),)),),
         )
         deny = Hook("clock", before=lambda _: Deny("no"))
-        hooks = [deny, Hook("weather", batch=batch), Hook("x", batch=lambda *_: 1 / 0)]
+        hooks = [
+            deny,
+            Hook("weather", batch=batch),
+            Hook("x", batch=lambda *_: pytest.fail("no call of it")),
+        ]
         async with agent(here, tools, hooks=hooks).open("s", store=here.url) as session:
             await session.run("go")
             error = await attempt(session, "again")

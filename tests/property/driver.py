@@ -16,10 +16,11 @@ import httpx2
 from msgspec import Raw
 
 from addendum import encoding
-from addendum.agent.agent import Agent, Limits
+from addendum.agent.agent import Agent, Limits, Settings
 from addendum.agent.requests import Sent
 from addendum.agent.session import Session
 from addendum.errors import AddendumError
+from addendum.lab.exchange import Switches
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.lab.server import Clock, Lab
@@ -45,6 +46,7 @@ class Home:
     tool_changes: str = "auto"
     tail: str = "auto"
     empty: bool = False
+    effort: bool = False
 
 
 @dataclass
@@ -63,6 +65,11 @@ class Played:
 WIDE = tuple(f"tool{number:02}" for number in range(20))
 FILES = {"files__read", "files__list", *(f"files__{name}" for name in WIDE)}
 NAMES = ("alpha", "beta", "gamma", "delta")
+OWN = "calc"
+"""A tool of the agent's own: bound in the head, and redefined in the midst of it."""
+
+MARKED = ("settings", "rehead", "blank", "revert", "fail_compact", "weaken")
+"""Moves that are counted by themselves."""
 
 
 def schema(version: int) -> dict[str, Any]:
@@ -113,7 +120,7 @@ class Driver:
         self.stats: set[str] = set()
         self.turns = 0
         # The driver's own account of what is active.
-        self.version = dict.fromkeys(NAMES, 0)
+        self.version = dict.fromkeys((*NAMES, OWN), 0)
         self.active: set[str] = set()
         self.flagged: set[str] = set()
         self.removed_once: set[str] = set()
@@ -122,7 +129,10 @@ class Driver:
         self.away = False
         self.went_away = False
         self.updated = False
-        self.prompt = [0, 0]
+        self.weaker = False
+        # -1 is an empty text: an empty home begins without any.
+        self.newest = -1 if home.empty else 0
+        self.prompt = [self.newest, self.newest]
         self.tail: str | None = None
         tools = (
             []
@@ -131,8 +141,8 @@ class Driver:
         )
         self.agent = Agent(
             self._route(home.route),
-            instructions=self._text("static", 0),
-            conversation_instructions=self._text("conversation", 0),
+            instructions=self._text("static", self.prompt[0]),
+            conversation_instructions=self._text("conversation", self.prompt[1]),
             tools=tools,
             mcp_servers=[ServerSpec(name="files", server=self.server)],
             tool_changes=home.tool_changes,  # type: ignore[arg-type]
@@ -155,7 +165,7 @@ class Driver:
 
     @staticmethod
     def _text(kind: str, version: int) -> str:
-        return f"The {kind} instructions, version {version}. " * 90
+        return f"The {kind} instructions, version {version}. " * 90 if version >= 0 else ""
 
     async def play(self, history: Sequence[Move]) -> Played:
         rest = list(history)
@@ -182,6 +192,10 @@ class Driver:
                         )
                 self.moves.append("restart")
                 self.stats.add("restart")
+                if self.version[OWN]:
+                    # A function of the agent's own that was replaced is its own again.
+                    self.version[OWN] = 0
+                    self.moves.append("revert")
                 if self.updated:
                     self.stats.add("restart after update")
         finally:
@@ -207,6 +221,8 @@ class Driver:
         with contextlib.suppress(AddendumError):
             await getattr(self, f"_do_{kind}")(session, *move[1:])
             self.moves.append(kind)
+            if kind in MARKED:
+                self.stats.add(kind)
 
     # -- moves ------------------------------------------------------------------------------
 
@@ -224,9 +240,13 @@ class Driver:
 
     async def _do_redefine(self, session: Session, name: str) -> None:
         self.version[name] += 1
-        if name not in self.active:
-            return
-        await session.tools.add(function(name, self.version[name]))
+        if name in self.active | self.own:
+            await session.tools.add(function(name, self.version[name]))
+
+    async def _do_revert(self, session: Session, name: str) -> None:
+        self.version[name] = 0
+        if name in self.active | self.own:
+            await session.tools.add(function(name))
 
     async def _do_on(self, session: Session) -> None:
         # What is down when it is switched on joins whenever it comes back: not a fixed history.
@@ -255,8 +275,21 @@ class Driver:
         self.refused = set(names)
 
     async def _do_prompt(self, session: Session, part: int) -> None:
-        self.prompt[part] += 1
+        self.newest += 1
+        self.prompt[part] = self.newest
         self._restore(session)
+
+    async def _do_blank(self, session: Session) -> None:
+        self.prompt = [-1, -1]
+        self._restore(session)
+
+    async def _do_settings(self, session: Session) -> None:
+        settings = self.agent.settings
+        if self.home.effort:
+            effort = "low" if settings.effort == "high" else "high"
+            self.agent.settings = Settings(effort=effort)
+        else:
+            self.agent.settings = Settings(max_tokens=(settings.max_tokens or 4_000) + 1)
 
     async def _do_tail(self, session: Session, text: str | None) -> None:
         self.tail = text
@@ -268,6 +301,24 @@ class Driver:
     async def _do_compact(self, session: Session) -> None:
         self.lab.script = None
         await session.compact()
+
+    async def _do_fail_compact(self, session: Session) -> None:
+        self.lab.fail_next(session.route.provider, status=500)
+        with contextlib.suppress(AddendumError):
+            await session.compact()
+
+    async def _do_rehead(self, session: Session) -> None:
+        session.rehead()
+
+    async def _do_weaken(self, session: Session) -> None:
+        # From here on the endpoints refuse what they took: the next change goes a rung down.
+        once = self.lab.switches.claude_tool_changes == "by-value"
+        self.lab.switches = Switches(
+            claude_tool_changes="by-reference" if once else "none",
+            deepseek_tool_changes=False,
+            openai_additional_tools=False,
+        )
+        self.weaker = True
 
     async def _do_series(self, session: Session) -> None:
         session.start_series()
@@ -322,7 +373,7 @@ class Driver:
             await session.run(text)
         for sent in session.sent:
             if sent.number > number:
-                self.causes[sent.number] = list(self.moves)
+                self.causes[sent.number] = [*self.moves, *(["weaken"] if self.weaker else [])]
                 self.callable[sent.number] = self.offered()
                 self.moves = [] if sent.answered else [*self.moves, "failed"]
         if self.away:

@@ -134,7 +134,7 @@ def _callable_by_items(items: list[dict[str, Any]], names: set[str]) -> set[str]
     return names - {"tool_search", "call_tool"}
 
 
-CHANGES = {"add", "remove", "redefine", "on", "off"}
+CHANGES = {"add", "remove", "redefine", "revert", "on", "off"}
 """Moves that change the active tools."""
 
 
@@ -149,12 +149,21 @@ def allowed(context: RequestContext, moves: set[str]) -> set[str]:
         reasons.add("attempt failed")
     if "wait" in moves:
         reasons.add("lifetime passed")
+    if "settings" in moves:
+        reasons.add("settings changed")
+    if "rehead" in moves:
+        reasons.add("head changed")
+    if "weaken" in moves:
+        reasons.add("downgrade")
     if "go" in moves:
         reasons.add("route changed")
     # A prompt is rewritten where it cannot be appended, or where a series consolidates it.
+    if "blank" in moves:
+        # An empty text cannot be appended.
+        reasons.add("prompt rewritten")
     if "prompt" in moves and (
         not context.prompt_update
-        or moves & {"series", "rewind", "compact"}
+        or moves & {"series", "rewind", "compact", "rehead"}
         or (context.projection == "rebind" and moves & CHANGES)
         or "go" in moves
     ):
@@ -168,10 +177,10 @@ def allowed(context: RequestContext, moves: set[str]) -> set[str]:
         if "series" in moves:
             reasons.add("explicit series")
     elif exact:
-        if "redefine" in moves or moves >= {"add"}:
+        if moves & {"redefine", "revert", "add"}:
             # Returning with another definition or flag is a redefinition too.
             reasons.add("redefinition")
-        if "series" in moves or ("prompt" in moves and not context.prompt_update):
+        if "series" in moves or (moves & {"prompt", "blank"} and not context.prompt_update):
             reasons.add("explicit series")
         if context.projection == "addition-only" and moves & {"remove", "off", "add", "on"}:
             reasons.add("removal or restore")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 import click
 
 from addendum.cli.terminal import store_option
+
+if TYPE_CHECKING:
+    from addendum.cli.chat_approval import AskMode
 
 
 @click.command()
@@ -14,6 +20,12 @@ from addendum.cli.terminal import store_option
 @click.option("--lab", "in_lab", is_flag=True, help="The lab answers: no key, no network.")
 @click.option("--base-url", metavar="URL", help="Another address for the route's provider.")
 @click.option("--instructions", metavar="TEXT|@FILE", help="The prompt; a session keeps its own.")
+@click.option(
+    "--ask",
+    type=click.Choice(["always", "changes", "never"]),
+    help="Ask before a tool runs: always; unless its server calls it read-only (in a terminal on"
+    " a real route this is so); never (else this is).",
+)
 @store_option
 def chat(
     route: str | None,
@@ -22,6 +34,7 @@ def chat(
     in_lab: bool,
     base_url: str | None,
     instructions: str | None,
+    ask: AskMode | None,
     store: str | None,
 ) -> None:
     """Chat in the terminal; switch MCP servers on and off in mid-conversation.
@@ -34,5 +47,8 @@ def chat(
 
     if in_lab and base_url is not None:
         raise click.UsageError("--lab and --base-url exclude each other")
-    code = run_chat(Wanted(route, mcp, session_id, in_lab, base_url, instructions, store))
+    if ask is None:
+        # Who types lines into a pipe cannot be asked, and the lab's model does what it is told.
+        ask = "changes" if sys.stdin.isatty() and not in_lab else "never"
+    code = run_chat(Wanted(route, mcp, session_id, in_lab, base_url, instructions, store, ask))
     raise click.exceptions.Exit(code)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
 from types import FrameType
 
@@ -18,8 +18,9 @@ import anyio
 import click
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from addendum.agent.results import RequestFigures, total
+from addendum.agent.results import RequestFigures, StreamEvent, total
 from addendum.cache.cost import Cost, price, summed
+from addendum.cli.chat_approval import ask_about
 from addendum.cli.chat_commands import Commands, route_line
 from addendum.cli.chat_room import Room, Wanted, opened
 from addendum.cli.chat_view import TurnView, figures, say, say_figures
@@ -112,6 +113,10 @@ class Console:
         self._load_history(room)
         interrupted = False
         while self._ended_by is None:
+            if room.session.pending():
+                if not self._approve(room):
+                    break
+                continue
             try:
                 text = self._ask()
             except EOFError:
@@ -132,7 +137,9 @@ class Console:
                 interrupted = self._work(room, lambda text=text: commands.run(text))
             else:
                 said = text[1:] if text.startswith("//") else text
-                interrupted = self._work(room, lambda said=said: answer(room, said))
+                interrupted = self._work(
+                    room, lambda said=said: show(room, room.session.stream(said))
+                )
 
     @contextmanager
     def leaving(self, room: Room) -> Generator[None]:
@@ -148,6 +155,28 @@ class Console:
             self._raises = False
             with contextlib.suppress(OSError):
                 farewell(room)
+
+    def _approve(self, room: Room) -> bool:
+        """Ask about the calls that wait and go on with their turn; say whether that was answered.
+
+        Whoever leaves here decides nothing: the session waits until it is opened again.
+        """
+        try:
+            decisions = ask_about(room.session.pending(), self._read)
+        except (EOFError, KeyboardInterrupt):
+            click.echo()
+            return False
+        self._work(room, lambda: show(room, room.session.stream_decide(decisions)))
+        return True
+
+    def _read(self, question: str) -> str:
+        try:
+            self._raises = True
+            if self._ended_by is not None:
+                raise EOFError
+            return input(question if self._interactive and sys.stdout.isatty() else "")
+        finally:
+            self._raises = False
 
     def _ask(self) -> str:
         prompt = self._interactive and sys.stdout.isatty()
@@ -234,12 +263,12 @@ def is_command(text: str, obeys_calls: bool) -> bool:
     )
 
 
-async def answer(room: Room, text: str) -> None:
-    """Run a turn and show it; then its figures, also if it was stopped or failed."""
+async def show(room: Room, turn: AsyncGenerator[StreamEvent]) -> None:
+    """Show a turn as it runs; then its figures, also if it was stopped or failed."""
     view = TurnView()
     try:
-        async with aclosing(room.session.stream(text)) as events:
-            async for event in events:
+        async with aclosing(turn):
+            async for event in turn:
                 view.show(event)
     finally:
         view.close()
@@ -294,6 +323,9 @@ def farewell(room: Room) -> None:
         before = f"{number(len(answers))} {word}: "
         usage = total([data.usage for _, data in answers])
         say_figures(figures(usage, summed(costs), before))
+    if waiting := len(session.pending()):
+        said = "call waits" if waiting == 1 else "calls wait"
+        say(f"{number(waiting)} {said} for your decision")
     if session.log.turns and room.wanted.store != "memory://":
         # In one piece, so that it can be copied; a terminal wraps it by itself.
         click.echo(f"go on with: {room.wanted.again(session.id)}")

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from addendum.agent.agent import Agent
 from addendum.agent.session import Session
+from addendum.cli.chat_approval import AskMode, rules
 from addendum.cli.stored import read_log
 from addendum.errors import ConfigurationError
 from addendum.log.events import RequestContext, SystemMessage
@@ -34,6 +35,7 @@ class Wanted(Struct, frozen=True):
     base_url: str | None = None
     instructions: str | None = None
     store: str | None = None
+    ask: AskMode = "never"
 
     def again(self, session: str) -> str:
         """Return the command that goes on with a session."""
@@ -44,6 +46,7 @@ class Wanted(Struct, frozen=True):
             ("--mcp", self.mcp),
             ("--base-url", self.base_url),
             ("--store", self.store),
+            ("--ask", None if self.ask == "never" else self.ask),
         ):
             if value is not None:
                 parts += [option, value]
@@ -92,7 +95,13 @@ async def opened(wanted: Wanted) -> AsyncGenerator[Room]:
         credentials(route)
         pool = ServerPool()
         stack.push_async_callback(pool.aclose)
-        agent = Agent(route, instructions=text or "", mcp_servers=servers, pool=pool)
+        agent = Agent(
+            route,
+            instructions=text or "",
+            mcp_servers=servers,
+            pool=pool,
+            approval=rules(wanted.ask),
+        )
         session = await stack.enter_async_context(agent.open(session_id, store=wanted.store))
         if text is None:
             session.instructions = _prompt_of(session.log)

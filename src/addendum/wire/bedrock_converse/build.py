@@ -5,7 +5,7 @@ a message. A mark is no property of a block but a block of its own, `cachePoint`
 it marks. The model is named in the address and not in the body.
 
 Tools stand at the top level only: the shapes for tool changes are there, but no model took them
-(stdapi-ai/stdapi.ai issue 104, 2026-09-10), so updates reach this wire as announcements.
+(stdapi-ai/stdapi.ai#104, 2026-09-10), so updates reach this wire as announcements.
 
 Shapes: botocore 1.44.8, service model `bedrock-runtime`.
 """

@@ -1,0 +1,86 @@
+"""Asks the person in a chat about tool calls, and says which are asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias, cast
+
+from addendum import encoding
+from addendum.agent.approval import Approval, Decision, Pending, Policy
+from addendum.cli.chat_view import say
+from addendum.cli.terminal import line, number
+from addendum.errors import ContentError
+
+AskMode: TypeAlias = Literal["always", "changes", "never"]
+"""Which calls are asked about: all; all but those of tools that their server calls read-only."""
+
+_SHOWN = 4_000
+"""Characters of a call's arguments that are shown."""
+
+_NAME = 200
+_QUESTION = "run it? y yes, n [REASON] no, e edit, a always in this session: "
+
+
+def rules(mode: AskMode) -> Approval:
+    """Return the chat's rules of approval; the turn waits while the person is asked."""
+    if mode == "never":
+        return Approval(default="allow")
+    return Approval((Policy("allow", read_only=True),) if mode == "changes" else ())
+
+
+def ask_about(waiting: Sequence[Pending], read: Callable[[str], str]) -> dict[str, Decision]:
+    """Ask about calls, one after the other.
+
+    Args:
+        waiting: The calls.
+        read: Reads a line behind a question.
+
+    Returns:
+        The decisions by call id.
+
+    Raises:
+        EOFError: The person left; nothing is decided.
+        KeyboardInterrupt: As well.
+    """
+    found: dict[str, Decision] = {}
+    for place, each in enumerate(waiting, 1):
+        of = f"({place} of {len(waiting)}) " if len(waiting) > 1 else ""
+        # In full: what is cut off would be approved too.
+        said = f"{of}{line(each.name, _NAME)} {line(each.arguments, _SHOWN)}"
+        say(f"? {said}", bold=True)
+        if len(each.arguments) > _SHOWN:
+            many = number(len(each.arguments))
+            say(f"  its arguments have {many} characters; this is their beginning", error=True)
+        say(f"  {line(each.reason, _NAME)}", dim=True)
+        while (decision := _decision(read)) is None:
+            pass
+        found[each.call_id] = decision
+    return found
+
+
+def _decision(read: Callable[[str], str]) -> Decision | None:
+    word, _, rest = read(_QUESTION).strip().partition(" ")
+    match word.lower():
+        case "y" | "yes":
+            return Decision("approve")
+        case "a" | "always":
+            return Decision("approve", always=True)
+        case "n" | "no":
+            return Decision("deny", text=rest.strip())
+        case "e" | "edit":
+            return _edited(read("arguments, as a JSON object: "))
+        case _:
+            say("answer y, n, e or a; Ctrl-C leaves, and the call waits", error=True)
+            return None
+
+
+def _edited(text: str) -> Decision | None:
+    try:
+        value: Any = encoding.decode(encoding.clean(text))
+    except ContentError as error:
+        say(line(str(error), _NAME), error=True)
+        return None
+    if not isinstance(value, dict):
+        say('arguments are a JSON object, such as {"path": "x"}', error=True)
+        return None
+    return Decision("edit", cast("dict[str, Any]", value))

@@ -1,0 +1,111 @@
+"""`addendum chat --ask`: a person decides what runs, or leaves and decides later."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.cli.terminal_process import in_terminal
+
+from addendum.agent.approval import KINDS, Pending
+from addendum.cli.chat_approval import ask_about
+from addendum.cli.main import main
+
+ROUTE = "anthropic:claude-opus-5-5"
+CHANGING = {"command": sys.executable, "args": ["-m", "addendum.lab.mcp_servers", "--changing"]}
+CALL = "/call changing__grow {}"
+
+
+def servers(place: Path) -> str:
+    file = place / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"changing": CHANGING}}))
+    return str(file)
+
+
+def chat(place: Path, lines: str, *arguments: str) -> str:
+    base = ("chat", "--lab", "--mcp", servers(place), "--store", f"sqlite:///{place}/chat.db")
+    result = CliRunner().invoke(main, [*base, *arguments], input=lines)
+    assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
+    return result.stdout
+
+
+@pytest.mark.parametrize(
+    ("answers", "shown"),
+    [
+        ("y\n", "← changing__grow: 3 tools"),
+        ("what\nyes\n", "answer y, n, e or a"),
+        ("n\n", "Blocked: the user did not approve this call"),
+        ("n not today\n", "Blocked: not today"),
+        ('e\n{"x": 1}\n', "→ changing__grow {"),
+        ("e\n[1]\nn\n", "arguments are a JSON object"),
+        ("e\nnope\nn\n", "not valid JSON"),
+    ],
+)
+def test_an_answer_is_what_happens(answers: str, shown: str, tmp_path: Path) -> None:
+    told = chat(
+        tmp_path,
+        f"/mcp on changing\n{CALL}\n{answers}hello\n",
+        *("--route", ROUTE, "--ask", "always"),
+    )
+    assert told.index("? changing__grow {}") < told.index(shown)
+    assert "I heard: 'hello'" in told
+    assert "wait for your decision" not in told and "waits for your decision" not in told
+
+
+def test_always_asks_no_more_about_the_tool(tmp_path: Path) -> None:
+    told = chat(
+        tmp_path,
+        f"/mcp on changing\n{CALL}\na\n{CALL}\nhello\n",
+        *("--route", ROUTE, "--ask", "always"),
+    )
+    assert told.count("? changing__grow") == 1 and told.count("→ changing__grow") == 2
+    assert "I heard: 'hello'" in told
+
+
+def test_whoever_leaves_at_the_question_is_asked_again(tmp_path: Path) -> None:
+    left = chat(tmp_path, f"/mcp on changing\n{CALL}\n", *("--route", ROUTE, "--ask", "always"))
+    assert "1 call waits for your decision" in left and "→" not in left
+    again = re.search(r"go on with: addendum chat --session (\S+) .*--ask always", left)
+    assert again is not None
+    told = chat(tmp_path, "y\nhello\n", "--session", again[1])
+    assert "← changing__grow: 3 tools" in told and "I heard: 'hello'" in told
+
+
+def test_without_a_terminal_nobody_is_asked_unless_wanted(tmp_path: Path) -> None:
+    told = chat(tmp_path, f"/mcp on changing\n{CALL}\nhello\n", "--route", ROUTE)
+    assert "→ changing__grow" in told and "?" not in told
+
+
+def test_ctrl_c_at_the_question_leaves_a_session_that_goes_on(tmp_path: Path) -> None:
+    arguments = ("chat", "--lab", "--mcp", servers(tmp_path), "--session", "s1")
+    more = ("--route", ROUTE, "--ask", "changes", "--store", f"sqlite:///{tmp_path}/chat.db")
+    with in_terminal([*arguments, *more], home=tmp_path) as first:
+        first.prompt()
+        first.say("/mcp on changing")
+        first.type(CALL)
+        first.expect("in this session: ")
+        first.press("c")
+        assert first.end() == 0
+        assert "1 call waits for your decision" in first.seen
+    with in_terminal([*arguments, *more], home=tmp_path) as second:
+        second.expect("in this session: ")
+        second.type("y")
+        assert "changing__grow has answered." in second.prompt()
+        second.press("d")
+        assert second.end() == 0
+
+
+def test_arguments_are_shown_in_full_and_safely(capsys: pytest.CaptureFixture[str]) -> None:
+    long = json.dumps({"text": "x" * 3_000 + "end"})
+    waiting = [
+        Pending("a", "t\x1b[2J", long, "because", "d", KINDS),
+        Pending("b", "t", '{"a":"' + "y" * 5_000 + '"}', "because", "d", KINDS),
+    ]
+    assert set(ask_about(waiting, lambda _: "n")) == {"a", "b"}
+    shown = capsys.readouterr()
+    assert "xend" in shown.out and "\x1b" not in shown.out
+    assert "(1 of 2)" in shown.out and "5,008 characters" in shown.out
