@@ -13,7 +13,9 @@ from tests.cli.terminal_process import in_terminal
 
 from addendum.agent.approval import KINDS, Pending
 from addendum.cli.chat_approval import ask_about
+from addendum.cli.chat_room import default_mode
 from addendum.cli.main import main
+from addendum.routes import resolve
 
 ROUTE = "anthropic:claude-opus-5-5"
 CHANGING = {"command": sys.executable, "args": ["-m", "addendum.lab.mcp_servers", "--changing"]}
@@ -40,7 +42,8 @@ def chat(place: Path, lines: str, *arguments: str) -> str:
         ("what\nyes\n", "answer y, n, e or a"),
         ("n\n", "Blocked: the user did not approve this call"),
         ("n not today\n", "Blocked: not today"),
-        ('e\n{"x": 1}\n', "→ changing__grow {"),
+        ("e\n{}\n", "← changing__grow: 3 tools"),
+        ('e\n{"x": 1}\n', "← changing__grow failed: "),
         ("e\n[1]\nn\n", "arguments are a JSON object"),
         ("e\nnope\nn\n", "not valid JSON"),
     ],
@@ -78,6 +81,23 @@ def test_whoever_leaves_at_the_question_is_asked_again(tmp_path: Path) -> None:
 def test_without_a_terminal_nobody_is_asked_unless_wanted(tmp_path: Path) -> None:
     told = chat(tmp_path, f"/mcp on changing\n{CALL}\nhello\n", "--route", ROUTE)
     assert "→ changing__grow" in told and "?" not in told
+
+
+@pytest.mark.parametrize(
+    ("route", "terminal", "asks"),
+    [
+        ("anthropic:claude-opus-5-5", True, "changes"),
+        ("anthropic:claude-opus-5-5", False, "never"),
+        ("compatible:llama", True, "changes"),
+        ("openai-chat:gpt-4.1", True, "never"),
+    ],
+)
+def test_what_is_asked_where_nobody_said(
+    route: str, terminal: bool, asks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = None if route.startswith("anthropic") else "http://127.0.0.1:9/v1"
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: terminal, raising=False)
+    assert default_mode(resolve(route, base_url=here, environ={})) == asks
 
 
 def test_ctrl_c_at_the_question_leaves_a_session_that_goes_on(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import pytest
 from tests.cli.commands import call, complaint, told
 
 from addendum.cli.demo import ROUTES
+from addendum.prompt import projector
+from addendum.prompt.marks import Marks
 
 
 def test_the_demo_shows_each_way_beside_rebinding_in_80_columns() -> None:
@@ -47,17 +49,20 @@ def test_other_scenarios_and_routes_can_be_asked_for() -> None:
     assert "no scenario 'nope'" in complaint("demo", "--scenario", "nope")
 
 
-def test_a_broken_rule_is_shown_and_makes_the_exit_code_1(tmp_path: Path) -> None:
-    # The model calls what nobody declared, so the history names it.
+def test_a_broken_rule_is_shown_and_makes_the_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without marks nothing of a request can be found again.
+    monkeypatch.setattr(projector, "plan_marks", lambda *_, **__: Marks())
     file = tmp_path / "broken.yaml"
     file.write_text(
         "name: broken\ninstructions: {text: Be brief., tokens: 1200}\ntools: [{name: look}]\n"
-        "steps:\n  - user: One.\n    model: [{calls: [{tool: nowhere}]}, {text: First.}]\n",
+        "steps:\n  - user: One.\n    model: [{calls: [{tool: look}]}, {text: First.}]\n",
         "utf-8",
     )
     arguments = ("--scenario", str(file), "--route", "anthropic:claude-opus-5-5")
     shown = call("demo", *arguments, code=1).stdout
-    assert "V5 broken by request 2" in shown
+    assert "V10 broken by request 1" in shown
     assert shown.splitlines()[-1] == "Not all rules hold."
     runs = told("demo", *arguments, code=1)["runs"]
     assert [run["holds"] for run in runs] == [False, False]

@@ -65,8 +65,8 @@ def test_every_route_takes_dispatch(name: str) -> None:
         ("antropic:claude-opus-5", "did you mean anthropic"),
         (
             "nobody:x",
-            "there are: anthropic, deepseek, openai, openai-chat, bedrock, gemini, vertex,"
-            " compatible",
+            "there are: anthropic, deepseek, openai, openai-chat, compatible, bedrock, gemini,"
+            " vertex",
         ),
         ("openia:gpt-6.1-sol", "did you mean openai"),
         ("anthropic:claud-opus-5-5", "did you mean claude-opus-5-5"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 @click.option(
     "--ask",
     type=click.Choice(["always", "changes", "never"]),
-    help="Ask before a tool runs: always; unless its server calls it read-only (in a terminal on"
-    " a real route this is so); never (else this is).",
+    help="Before a tool runs, ask: always; unless its server calls it read-only (the default in a"
+    " terminal); or never (the default in the lab and in a pipe).",
 )
 @store_option
 def chat(
@@ -47,8 +46,5 @@ def chat(
 
     if in_lab and base_url is not None:
         raise click.UsageError("--lab and --base-url exclude each other")
-    if ask is None:
-        # Who types lines into a pipe cannot be asked, and the lab's model does what it is told.
-        ask = "changes" if sys.stdin.isatty() and not in_lab else "never"
     code = run_chat(Wanted(route, mcp, session_id, in_lab, base_url, instructions, store, ask))
     raise click.exceptions.Exit(code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -35,7 +36,7 @@ class Wanted(Struct, frozen=True):
     base_url: str | None = None
     instructions: str | None = None
     store: str | None = None
-    ask: AskMode = "never"
+    ask: AskMode | None = None
 
     def again(self, session: str) -> str:
         """Return the command that goes on with a session."""
@@ -46,7 +47,7 @@ class Wanted(Struct, frozen=True):
             ("--mcp", self.mcp),
             ("--base-url", self.base_url),
             ("--store", self.store),
-            ("--ask", None if self.ask == "never" else self.ask),
+            ("--ask", self.ask),
         ):
             if value is not None:
                 parts += [option, value]
@@ -100,12 +101,21 @@ async def opened(wanted: Wanted) -> AsyncGenerator[Room]:
             instructions=text or "",
             mcp_servers=servers,
             pool=pool,
-            approval=rules(wanted.ask),
+            approval=rules(wanted.ask or default_mode(route)),
         )
         session = await stack.enter_async_context(agent.open(session_id, store=wanted.store))
         if text is None:
             session.instructions = _prompt_of(session.log)
         yield Room(wanted, session, find)
+
+
+def default_mode(route: Route) -> AskMode:
+    """Return what is asked about where nobody said: a person, and a model with a will of its own.
+
+    A provider's route at an address of this machine leads to a stand-in.
+    """
+    stand_in = route.endpoint.loopback and route.provider != "compatible"
+    return "changes" if sys.stdin.isatty() and not stand_in else "never"
 
 
 async def _resolver(wanted: Wanted, first: str, stack: AsyncExitStack) -> Callable[[str], Route]:

@@ -27,15 +27,14 @@ def routes(name: str | None, as_json: bool) -> None:
 def _table(found: list[dict[str, Any]]) -> str:
     rows = [
         [
-            line(each["route"], 34),
+            line(each["route"], 40),
             each["tool_update"] or "dispatch",
-            each["definitions"].removeprefix("by-") if each["tool_update"] else "-",
             each["cache"]["kind"],
             each["certainty"],
         ]
         for each in found
     ]
-    heads = ("route", "tool changes", "definitions", "cache", "certainty")
+    heads = ("route", "tool changes", "cache", "certainty")
     return f"{table(heads, rows)}\n\nMore of one: addendum routes ROUTE"
 
 

@@ -1,10 +1,11 @@
 """Converse, field by field and across fields: what a request may hold, read into blocks.
 
 Sources: botocore 1.44.8 (service model `bedrock-runtime`), AWS "Prompt caching for faster model
-inference" (2026-08), and refusals that clients met: tool blocks without `toolConfig` (goai#12),
-a mark behind reasoning (opencode 31687, strands 1820, rig 1673), a mark in `toolConfig` or beside a
-result on Nova (LibreChat 13838, litellm 17479), a mark on a model that does not cache (litellm
-39210), more than four (twenty 26217), tool changes (stdapi.ai 104).
+inference" (2026-08), and refusals that clients met: tool blocks without `toolConfig`
+(pydantic/pydantic-ai#5929), a mark behind reasoning (0xPlaygrounds/rig#1673), in `toolConfig`
+or beside a result on Nova (danny-avila/LibreChat#13838, BerriAI/litellm#17479), a mark on a model
+that does not cache (BerriAI/litellm#39210), more than four (twentyhq/twenty#26217), tool changes
+(stdapi-ai/stdapi.ai#104).
 """
 
 from __future__ import annotations

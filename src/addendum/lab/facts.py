@@ -188,7 +188,7 @@ BEDROCK_HOUR: Fact[frozenset[str]] = Fact(
 )
 BEDROCK_NOVA = Fact(
     BedrockModel("nova", minimum=1024, lookback=1, text_marks=True),
-    "LibreChat 13838, hermes-agent 97281, litellm 17479; no lookback is stated for it",
+    "danny-avila/LibreChat#13838, BerriAI/litellm#17479; no lookback is stated for it",
     "reported",
 )
 _BEDROCK_CLAUDE = re.compile(

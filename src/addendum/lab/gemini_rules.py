@@ -1,9 +1,9 @@
 """`generateContent`, field by field and across fields: what a request may hold, read into segments.
 
 Sources: google-genai 3.6.1 types; ai.google.dev, "Function calling" and "Thought signatures"
-(2026-10); refusals that clients met: a call of the current turn without a signature (gptel 1146),
-a signature of another model, another number of responses than of calls, empty parts and contents
-(adk-python 6062), an object without properties (vercel/ai 3371).
+(2026-10); refusals that clients met: a call of the current turn without a signature
+(karthink/gptel#1146), a signature of another model, another number of responses than of calls,
+empty parts and contents (google/adk-python#6062), an object without properties (vercel/ai#3371).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read `providers.toml`: providers, and rows of model ids with what they can do.
+"""Read `providers.toml` and `clouds.toml`: providers, and rows of model ids with what they can do.
 
 A row's capabilities are its provider's, then those of the profile it names, then its own; its
 cache rules are its provider's, then its own. The first row that matches a model counts.
@@ -148,4 +148,9 @@ def _row(provider: _ProviderEntry, row: _RowEntry) -> ModelRow:
 @cache
 def providers() -> Mapping[str, Provider]:
     """Return the providers that this release knows, by name."""
-    return load(resources.files("addendum.routes").joinpath("providers.toml").read_text("utf-8"))
+    folder = resources.files("addendum.routes")
+    return {
+        name: provider
+        for file in ("providers.toml", "clouds.toml")
+        for name, provider in load(folder.joinpath(file).read_text("utf-8")).items()
+    }

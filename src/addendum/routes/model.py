@@ -1,4 +1,4 @@
-"""What is known of a route: frozen values, filled from `providers.toml`.
+"""What is known of a route: frozen values, filled from `providers.toml` and `clouds.toml`.
 
 Three axes stay apart: a wire API is code, a provider is data (address, credentials, quirks), and
 what a model can do is data. Nothing here is ever written to a log; an epoch records the few facts

@@ -9,7 +9,7 @@ How a content block becomes the item that is sent back:
   once, with keys in the order of the service model.
 - Only tool use is announced by `contentBlockStart`; other blocks begin with their first delta.
 - Reasoning is text with a signature, or redacted content. Without a signature it is left out: it
-  is optional in the shape and asked for on replay (MiMo-Code#892).
+  is optional in the shape and asked for on replay (client reports, 2026).
 - A tool's input is the model's own JSON text. Where that is no JSON object by the rules of
   `addendum.encoding`, the block carries `{}`, since a block must be legal to be sent back;
   `Call.arguments` keeps the text as it came.

@@ -5,7 +5,7 @@ that stands first, behind reasoning, behind another one or inside a result marks
 misplaced.
 
 Sources: botocore 1.44.8; AWS, "Prompt caching for faster model inference" (2026-08); refusals
-that clients met behind reasoning (opencode 31687, strands 1820, rig 1673).
+that clients met behind reasoning (0xPlaygrounds/rig#1673).
 """
 
 from __future__ import annotations
