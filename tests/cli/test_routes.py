@@ -6,11 +6,9 @@ from tests.cli.commands import call, complaint, told
 def test_all_routes_are_listed_with_their_certainty() -> None:
     lines = call("routes").stdout.splitlines()
     assert max(len(line) for line in lines) <= 80
-    assert lines[0].split() == ["route", "tool", "changes", "definitions", "cache", "certainty"]
+    assert lines[0].split() == ["route", "tool", "changes", "cache", "certainty"]
     opus = next(line for line in lines if line.startswith("anthropic:claude-opus-5-5 "))
-    assert opus.split() == [
-        *("anthropic:claude-opus-5-5", "in-history", "value", "marks", "documented")
-    ]
+    assert opus.split() == [*("anthropic:claude-opus-5-5", "in-history", "marks", "documented")]
 
 
 def test_a_route_is_told_with_its_source() -> None:
