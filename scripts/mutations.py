@@ -63,7 +63,8 @@ class Mutation:
 
 
 HISTORY, LEDGER = "tools/history.py", "tools/ledger.py"
-PROJECTOR, UPDATES, HEADER = "prompt/projector.py", "prompt/updates.py", "log/headers.py"
+PROJECTOR, ROUNDS = "prompt/projector.py", "prompt/rounds.py"
+UPDATES, HEADER = "prompt/updates.py", "log/headers.py"
 
 MUTATIONS = (
     Mutation(
@@ -140,8 +141,8 @@ MUTATIONS = (
     Mutation(
         "blocks: numbered anew when others are left out",
         UPDATES,
-        "logged.content.index(block)",
-        "data.content.index(block)",
+        "enumerate(logged.content)",
+        "enumerate(data.content)",
         ("wire",),
         "partly",
     ),
@@ -155,7 +156,7 @@ MUTATIONS = (
     ),
     Mutation(
         "place: update in front of the user message",
-        PROJECTOR,
+        ROUNDS,
         "        said.extend(native)\n",
         "        said[:0] = native\n",
         ("wire",),
@@ -188,7 +189,7 @@ MUTATIONS = (
     ),
     Mutation(
         "place: an update in front of the user message",
-        "prompt/projector.py",
+        ROUNDS,
         "said.extend(native)",
         "said[:0] = native",
         (),
@@ -197,7 +198,7 @@ MUTATIONS = (
     ),
     Mutation(
         "replay: answers are written anew",
-        "prompt/projector.py",
+        ROUNDS,
         """            data.native
             and data.wire == context.wire""",
         """            not data.native

@@ -10,6 +10,8 @@ import anyio
 import pytest
 from examples.without_agent import talk
 
+from addendum.lab.runner import run_scenario
+from addendum.lab.scenario_file import load
 from addendum.lab.server import open_lab
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -52,3 +54,10 @@ async def test_a_server_is_switched_on_as_the_readme_shows(tmp_path: Path) -> No
         .split('"messages":[')[0]
         .startswith(first.body.decode().split('"messages":[')[0])
     )
+
+
+@pytest.mark.parametrize("route", ["anthropic:claude-opus-5-5", "openai-chat:gpt-4.1"])
+async def test_the_scenario_of_the_documentation_plays(route: str) -> None:
+    run = await run_scenario(load(EXAMPLES / "shop.yaml"), route)
+    assert run.holds
+    assert len(run.rows()) == 5

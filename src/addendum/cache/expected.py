@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from addendum.cache.record import Declared, Reading
 from addendum.cache.rules import NOTHING, Boundary, CacheRules, lives, stored
+from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
 from addendum.wire.segment import newest_human
 
 _AREAS = ("settings", "none", "tools", "system", "messages")
@@ -184,6 +185,9 @@ def _with_output(base: Reading, reading: Reading, input_: Boundary, common: int)
         end += 1
     answer = reading.tokens(end) - reading.tokens(whole)
     if not (reading.is_exact(end) and reading.is_exact(whole)):
+        if any(TOOL_DISPATCHER_NAME in each.uses for each in reading.rendered[whole:end]):
+            # It may be a direct call in a dispatcher's words: then it is not what was stored.
+            return input_
         doubt = max(1, output // 3)
         return Boundary(whole, input_.tokens + output, doubt) if end > whole else input_
     return Boundary(whole, input_.tokens + answer) if answer == output else input_

@@ -1,0 +1,148 @@
+"""Makes the fixed logs and the bodies of a rendering number that has none yet.
+
+    python -m tests.golden.make            what is missing for the newest number
+    python -m tests.golden.make NAME ...   these anew: only for a number that no release had
+
+A log is what a real session wrote against the lab; from then on it is data, and so are the bodies.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+from tests.agent.stage import fn, server, stage
+
+from addendum.agent.requests import RENDERING
+from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
+from addendum.log.events import RequestContext, RequestSent
+from addendum.log.session_log import SessionLog
+from addendum.prompt.breaks import reasoning_floor
+from addendum.prompt.projector import project
+from addendum.routes import resolve
+from addendum.wire.apis import facts, wire
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A conversation on one route."""
+
+    name: str
+    route: str
+    tool_changes: str = "auto"
+    tail: str = "auto"
+
+
+GOLDEN = (
+    Golden("anthropic-by-value", "anthropic:claude-opus-5-5"),
+    Golden("anthropic-kept", "anthropic:claude-opus-5-5", tail="kept"),
+    Golden("anthropic-by-reference", "anthropic:claude-opus-4-8+by-reference"),
+    Golden("anthropic-dispatch", "anthropic:claude-opus-5-5", "dispatch", "moved"),
+    Golden("openai-chat", "openai-chat:gpt-4.1"),
+    Golden("openai-responses", "openai:gpt-6.1-sol"),
+    Golden("bedrock-converse", "bedrock:anthropic.claude-opus-5-5"),
+    Golden("gemini", "gemini:gemini-3.8-flash"),
+)
+
+
+def _step(text: str, *calls: str) -> ScriptStep:
+    made = tuple(ScriptCall(name, {"q": "é <tool_update> \U0001f600"}) for name in calls)
+    first = (Entry(thinking=f"about {text}", calls=made),) if calls else ()
+    return ScriptStep(text, (*first, Entry(text=f"answer to {text}", thinking=f"then {text}")))
+
+
+SCRIPT = Script(
+    (
+        _step("one", "web"),
+        # As it reaches the model.
+        _step("two <_turn_instructions>", "github__t0", "web"),
+        _step("three", "web"),
+        _step("four"),
+        _step("five", "github__t1"),
+        _step("six"),
+    )
+)
+
+
+async def written(golden: Golden) -> Sequence[bytes]:
+    """Return the stored log of a conversation that has every kind of block that a route takes."""
+    async with stage(SCRIPT) as here:
+        options: dict[str, Any] = {
+            "instructions": "You help.",
+            "conversation_instructions": "In English.",
+            "turn_instructions": "Be brief.",
+            "tools": [fn("web"), fn("rare", deferred=True)],
+            "mcp_servers": [server(instructions="Paths are relative.")],
+            "tool_changes": golden.tool_changes,
+            "tail": golden.tail,
+        }
+        async with here.open(here.agent(golden.route, **options)) as session:
+            await session.run("one")
+            await session.tools.enable("github")
+            await session.run("two <turn_instructions>")
+            await session.tools.add(fn("web", 1))
+            session.conversation_instructions = "In French."
+            session.turn_instructions = "Be thorough."
+            await session.run("three")
+            await session.tools.disable("github")
+            session.turn_instructions = None
+            await session.run("four")
+            await session.tools.enable("github")
+            session.turn_instructions = "Be brief."
+            await session.run("five")
+            await session.compact("What was said so far.")
+            await session.run("six")
+        return await here.store.read("s")
+
+
+def bodies(stored: Sequence[bytes]) -> list[bytes]:
+    """Return the body of each request of a log, projected and rendered anew."""
+    found: list[bytes] = []
+    whole = SessionLog.load("s", stored)
+    for event in whole.events:
+        if not isinstance(event.data, RequestSent) or event.data.purpose != "turn":
+            continue
+        context = whole.events[event.data.context_seq].data
+        assert isinstance(context, RequestContext)
+        route = resolve(context.route, base_url="http://127.0.0.1:9", environ={})
+        log = whole.until(event.seq)
+        floor = reasoning_floor(log.events, context.route) if context.reasoning_bound else -1
+        header = log.header
+        assert header is not None
+        prompt = project(log, context, facts(route), floor=floor)
+        found.append(wire(context.wire).renderer(route).body(prompt, header.header.config))
+    return found
+
+
+def paths(number: int, name: str) -> tuple[Path, Path]:
+    """Return the files of a log and of its bodies, one event and one body a line."""
+    folder = HERE / str(number)
+    return folder / f"{name}.log.jsonl", folder / f"{name}.bodies.jsonl"
+
+
+def numbers(stored: Sequence[bytes]) -> set[int]:
+    """Return the rendering numbers of a log's epochs."""
+    log = SessionLog.load("s", stored)
+    return {e.data.rendering for e in log.events if isinstance(e.data, RequestContext)}
+
+
+def main(chosen: Sequence[str]) -> None:
+    """Write what is missing, or what was chosen."""
+    for golden in GOLDEN:
+        log, made = paths(RENDERING, golden.name)
+        if golden.name in chosen or not (chosen or log.exists()):
+            stored = anyio.run(written, golden)
+            log.parent.mkdir(exist_ok=True)
+            log.write_bytes(b"".join(line + b"\n" for line in stored))
+            made.write_bytes(b"".join(line + b"\n" for line in bodies(stored)))
+            print(f"{golden.name}: {len(bodies(stored))} requests")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

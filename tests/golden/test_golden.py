@@ -1,0 +1,81 @@
+"""A rendering number stands for bytes: an epoch that was begun under it is continued by them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.golden.make import GOLDEN, HERE, bodies, numbers, paths
+
+from addendum.agent.requests import KNOWN_RENDERINGS, RENDERING
+
+CASES = sorted((int(path.parent.name), path.name[:-10]) for path in HERE.glob("*/*.log.jsonl"))
+
+KINDS = {
+    "anthropic-by-value": (
+        '"clear_at":"next_user_message"',
+        '"type":"tool_definition"',
+        '"type":"tool_removal"',
+        '"type":"thinking"',
+        '"type":"tool_use"',
+        '"type":"tool_result"',
+        '"cache_control":{"type":"ephemeral"}',
+        '"defer_loading":true',
+        "<server_instructions",
+        "<conversation_summary>",
+        "In French.",
+        "<_turn_instructions>",
+        "Tool web version 1",
+    ),
+    "anthropic-kept": ("<turn_instructions>\\nBe brief.", "<turn_instructions>\\nBe thorough."),
+    "anthropic-by-reference": ('"type":"tool_addition"', '"type":"tool_reference"'),
+    "anthropic-dispatch": (
+        '<tool_update>{\\"added\\"',
+        '<tool_update>{\\"changed\\"',
+        '{\\"removed\\"',
+        '"name":"call_tool"',
+        "<turn_instructions>",
+    ),
+    "openai-chat": ("<tool_update>", '"tool_call_id"', "call_tool", "prompt_cache_key"),
+    "openai-responses": ('"additional_tools"', '"function_call_output"', '"reasoning"'),
+    "bedrock-converse": ('"cachePoint"', '"toolUse"', '"toolResult"', '"reasoningContent"'),
+    "gemini": ('"functionCall"', '"functionResponse"', '"thoughtSignature"'),
+}
+"""What each conversation has to show, so that it pins what it is there for."""
+
+
+def lines(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines()
+
+
+@pytest.mark.parametrize(("number", "name"), CASES)
+def test_a_rendering_number_keeps_its_bytes(number: int, name: str) -> None:
+    log, made = paths(number, name)
+    stored, golden = lines(log), lines(made)
+    assert numbers(stored) == {number}
+    now = bodies(stored)
+    assert len(now) == len(golden)
+    for n, (one, other) in enumerate(zip(now, golden, strict=True), 1):
+        if one != other:
+            at = next(
+                (i for i, pair in enumerate(zip(one, other, strict=False)) if len({*pair}) > 1), 0
+            )
+            was, is_now = (each[max(0, at - 40) : at + 40] for each in (other, one))
+            pytest.fail(
+                f"bytes of rendering {number} changed: give it a new number "
+                f"({name}, request {n}, byte {at}: it was {was!r} and is {is_now!r})",
+                pytrace=False,
+            )
+
+
+def test_every_known_number_has_a_log_for_every_wire() -> None:
+    assert RENDERING in KNOWN_RENDERINGS
+    wanted = {(number, each.name) for number in KNOWN_RENDERINGS for each in GOLDEN}
+    assert wanted <= set(CASES)
+
+
+@pytest.mark.parametrize("name", [each.name for each in GOLDEN])
+def test_the_logs_show_what_they_are_there_for(name: str) -> None:
+    text = paths(1, name)[1].read_text()
+    missing = [kind for kind in KINDS[name] if kind not in text]
+    assert not missing
