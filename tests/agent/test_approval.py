@@ -451,6 +451,21 @@ async def test_stopping_the_question_leaves_it_open(tmp_path: Path) -> None:
         assert [r.text for r in await here.results()] == ["rain in Oslo"]
 
 
+async def test_the_question_is_durable_before_anybody_is_asked(tmp_path: Path) -> None:
+    stored: list[Any] = []
+
+    async def decide(batch: Sequence[Pending]) -> dict[str, str]:
+        stored.extend(await here.data())
+        return {batch[0].call_id: "approve"}
+
+    async with world(tmp_path, DISPATCH) as here:
+        here.lab.script = script(weather())
+        made = agent(here, Tools(), approval=Approval(decide=decide))
+        async with made.open("s", store=here.url) as session:
+            await session.run("go")
+        assert isinstance(stored[-1], ApprovalAsked)
+
+
 async def test_a_fork_of_a_waiting_session_does_not_wait(tmp_path: Path) -> None:
     tools = Tools()
     async with world(tmp_path, DISPATCH) as here:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -94,7 +95,7 @@ async def test_t31_a_denied_call_is_answered_and_not_run(route: str, tmp_path: P
         ({"city": object()}, "HOOK_FAILED"),
         ({"city": "\ud800"}, "HOOK_FAILED"),
     ],
-    ids=str,
+    ids=["wrong type", "unknown key", "missing key", "no object", "no JSON", "surrogate"],
 )
 async def test_t32_a_change_that_does_not_fit_is_not_run(
     arguments: Any, code: str, tmp_path: Path
@@ -287,6 +288,9 @@ async def test_added_context_stands_behind_the_results_for_good(route: str, tmp_
             assert body.count("<added_context tool=") == 1
             assert "<_tool_update>" in body and "</_added_context>" in body
             assert body.index("noon") < body.index("<added_context")
+        if route == DISPATCH:
+            # No user text may stand in the midst of a run there.
+            assert json.loads(bodies[1])["messages"][-1]["role"] == "tool"
         context = sent[-1].context
         grown = [blocks(each.body, context) for each in captures]
         for one, other in pairwise(grown):

@@ -173,6 +173,25 @@ def test_v5_turns_kept_over_a_compaction_may_name_what_was_declared() -> None:
     assert broken("V5", before, after, new)[0].startswith("3 messages[3].content[0]")
 
 
+@pytest.mark.parametrize(
+    ("definitions", "reason", "number"),
+    [
+        ("by-reference", "explicit series", 0),
+        ("by-value", "explicit series", 1),
+        ("by-value", "head changed", 0),
+    ],
+)
+def test_v5_by_reference_a_series_declares_anew(definitions: str, reason: str, number: int) -> None:
+    before = record(1, claude([HI, *ROUND], tools=[tool("deploy")]), definitions=definitions)
+    after = record(
+        2,
+        claude([HI, *ROUND, HI], tools=[tool("search")]),
+        definitions=definitions,
+        breaks=[(reason, "tools")],
+    )
+    assert len(broken("V5", before, after)) == number
+
+
 def test_v5_on_chat() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "deploy", "arguments": "{}"}}
     sent = chat(

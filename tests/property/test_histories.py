@@ -295,3 +295,14 @@ def body_again(
     header = log.header
     assert header is not None
     return wire(context.wire).renderer(route).body(prompt, header.header.config)
+
+
+def test_the_rare_moves_were_played_too() -> None:
+    total: Counter[str] = Counter()
+    for counts in STATISTICS.values():
+        total.update(counts)
+    if total["runs"] < PER_HOME * len(HOMES) or PER_HOME < 20:
+        pytest.skip("needs all homes in one process, and more than a few histories")
+    assert total["runs"] >= 500
+    for kind in MARKED:
+        assert total[kind] >= 0.03 * total["runs"], f"{kind}: {total[kind]} of {total['runs']}"

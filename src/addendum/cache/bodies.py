@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from addendum.cache.record import Reading
+from addendum.cache.record import Declared, Reading, RequestRecord
 from addendum.cache.rules import CacheRules
 from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
 from addendum.tools.search import TOOL_SEARCH_NAME
@@ -86,7 +86,8 @@ def names_are_known(readings: Sequence[Reading], rules: CacheRules) -> Iterator[
     """V5: every tool named in the history is declared or defined.
 
     Now, on in-history and dispatch; elsewhere now or in an earlier request of the session. Calls
-    that an earlier compaction kept may name what was declared when they were made. On any route
+    that stayed when declarations began anew may name what was declared when they were made: over
+    a compaction or a new head, and by reference over any series. On any route
     a call may name one of our own two tools that an earlier request declared, and a name of which
     its result says that there is no such tool: the history tells it as it happened.
     """
@@ -98,7 +99,7 @@ def names_are_known(readings: Sequence[Reading], rules: CacheRules) -> Iterator[
         before = ever.setdefault(record.session, set())
         old = kept.setdefault(record.session, set())
         calls = seen.setdefault(record.session, set())
-        if any(each.reason == "compaction" for each in record.declared):
+        if any(_declares_anew(record, each) for each in record.declared):
             old |= calls
         strict = record.strategy in ("in-history", "dispatch")
         now = {each.defines for each in reading.segments if each.kind == "tool"}
@@ -115,6 +116,12 @@ def names_are_known(readings: Sequence[Reading], rules: CacheRules) -> Iterator[
             if each.uses:
                 calls.add(each.key)
         before |= now
+
+
+def _declares_anew(record: RequestRecord, declared: Declared) -> bool:
+    return declared.reason in ("compaction", "head changed") or (
+        record.definitions == "by-reference" and declared.at != "none"
+    )
 
 
 def _was_unknown(reading: Reading, call: str, name: str) -> bool:
