@@ -47,6 +47,15 @@ from addendum.tools.registry import Entry as ToolEntry
 
 pytestmark = pytest.mark.anyio
 
+
+class _NoJson:
+    def __repr__(self) -> str:
+        return "no JSON"
+
+
+NO_JSON = _NoJson()
+"""A value that JSON has no word for."""
+
 ASK = Approval((Policy("allow", "clock"),))
 
 
@@ -184,7 +193,7 @@ async def test_hooks_come_first_and_their_changes_are_what_is_asked(tmp_path: Pa
         (Decision("edit", {"city": "Rome", "days": "3"}), "rain in Rome", None, ("Rome", 3)),
         (Decision("edit", {"town": "Rome"}), "do not fit", "E9", None),
         (Decision("edit"), "must be a JSON object", "E8", None),
-        (Decision("edit", {"city": object()}), "must be a JSON object", "E8", None),
+        (Decision("edit", {"city": NO_JSON}), "must be a JSON object", "E8", None),
         (Decision("respond", text="I looked: sun"), "I looked: sun", None, None),
         ("deny", "did not approve", "DENIED", None),
         (Decision("deny", text="not\nnow"), "Blocked: not now", "DENIED", None),
