@@ -7,7 +7,7 @@ PIP := $(RUN) pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check fmt bench fuzz cases mutations clean
+.PHONY: help demo test check fmt bench fuzz cases mutations crash clean
 
 help: ## list these targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ cases: .venv/dev ## list which test covers which numbered case; fails on a missi
 
 mutations: .venv/dev ## break the fold, the projections and the marks; each must turn a test red
 	@.venv/bin/python scripts/mutations.py
+
+crash: .venv/dev ## kill a talking session 200 times; nothing acknowledged may be lost (minutes)
+	@$(RUN) scripts.crash --kills 200
 
 clean: ## remove .venv/ and everything that the other targets made
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

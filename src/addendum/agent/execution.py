@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from addendum.encoding import clean
 from addendum.errors import AddendumError
+from addendum.log.session_log import OUTCOME_UNKNOWN
 from addendum.log.values import Call
 from addendum.tools.functions import ToolContext
 from addendum.tools.registry import Entry, Outcome
@@ -47,8 +48,8 @@ async def run_calls(
 ) -> None:
     """Run all calls at once; report each result in the model's order.
 
-    When it is cancelled, the results that are there already are reported still: what is known to
-    have happened must not be told as unknown.
+    When it is cancelled, the results that are there already are reported still, and the others as
+    unknown, in the same order: what is known to have happened must not be told as unknown.
 
     Args:
         planned: The calls.
@@ -82,8 +83,9 @@ async def run_calls(
                 if item.refused is None:
                     tasks.start_soon(one, place, item)
     except anyio.get_cancelled_exc_class():
-        for place in sorted(results):
-            done(place, results[place])
+        code, text = OUTCOME_UNKNOWN
+        for place in range(next_place, len(planned)):
+            done(place, results.get(place) or Outcome(text, True, code))
         raise
     except ExceptionGroup as group:
         # A call never fails here, only telling its result may: that is one error, not a group.

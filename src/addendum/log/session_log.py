@@ -55,6 +55,21 @@ _IN_STEP = (
 )
 
 
+OUTCOME_UNKNOWN = (
+    "TOOL_OUTCOME_UNKNOWN",
+    "the session was interrupted after this tool was started; whether it had an effect is unknown. "
+    "Look before you call it again.",
+)
+"""Code and text of the result of a call that was cut off."""
+
+NOT_STARTED = (
+    "TOOL_NOT_STARTED",
+    "the session was interrupted before this tool was started; call it again if it is still "
+    "needed.",
+)
+"""Code and text of the result of a call that never ran."""
+
+
 def now_ms() -> int:
     """Return the time in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
@@ -419,18 +434,7 @@ class SessionLog:
             elif isinstance(event.data, AssistantMessage):
                 names = {call.id: call.name for call in event.data.calls}
         for call_id in self.unanswered:
-            if call_id in started:
-                code, text = (
-                    "TOOL_OUTCOME_UNKNOWN",
-                    "the session was interrupted after this tool was started; whether it had an "
-                    "effect is unknown. Look before you call it again.",
-                )
-            else:
-                code, text = (
-                    "TOOL_NOT_STARTED",
-                    "the session was interrupted before this tool was started; call it again if "
-                    "it is still needed.",
-                )
+            code, text = OUTCOME_UNKNOWN if call_id in started else NOT_STARTED
             assert step is not None
             self.append(ToolResult(turn, step, call_id, names.get(call_id, ""), text, True, code))
         if step is not None:
