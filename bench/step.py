@@ -170,7 +170,8 @@ async def main() -> None:
     assert gc.isenabled()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs; user: one new user message;")
     print("result: one tool result; ratio: the slower of the two over msgspec, at most 1 from")
-    print("200 turns on is the goal. At 0 turns each session is new and says everything.\n")
+    print("200 turns on is the goal. At 0 turns each session is new and says everything.")
+    print(f"A column slower than {PATIENCE:.0f} s in all is the median of 3 runs or more.\n")
     for route in ROUTES:
         await measure(route)
 

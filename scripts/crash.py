@@ -63,7 +63,14 @@ from addendum.tools.mcp import ServerSpec
 from addendum.tools.mcp_pool import ServerPool
 from addendum.wire.transport import Transport, TransportSettings
 
-ROUTES = ("anthropic:claude-opus-5-5", "deepseek:deepseek-flash", "openai-chat:gpt-4.1")
+ROUTES = (
+    "anthropic:claude-opus-5-5",
+    "deepseek:deepseek-flash",
+    "openai-chat:gpt-4.1",
+    "openai:gpt-6.2-sol",
+    "bedrock:anthropic.claude-sonnet-4-6",
+    "gemini:gemini-4-argon",
+)
 LIVES = 4
 """Lives that one session may have."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.agent.trouble import ROUTES, World, attempt, one_line, world
+from tests.agent.trouble import ROUTES, WIRES, World, attempt, one_line, world
 
 from addendum.agent.agent import Agent, Limits
 from addendum.agent.results import TextPiece, TurnDone
@@ -116,7 +116,7 @@ def cancelling(here: World, gate: Gate) -> Agent:
     )
 
 
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("route", WIRES)
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.__name__)
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_turn_that_is_stopped_leaves_a_session_that_goes_on(
@@ -133,7 +133,7 @@ async def test_a_turn_that_is_stopped_leaves_a_session_that_goes_on(
             elif place == "in a tool":
                 here.lab.script = Script((ScriptStep(text, (Entry(calls=calls),)),))
             else:
-                here.lab.stall_next(here.provider, after_events=3 if "stream" in place else 0)
+                here.lab.stall_next(here.provider, after_events=1 if "stream" in place else 0)
             await stop(session, text, lambda: PLACES[place](here, gate))
             here.lab.release()
             here.lab.script = None

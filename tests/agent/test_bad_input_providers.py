@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.trouble import ROUTES, World, answering, attempt, one_line, world
+from tests.agent.trouble import ROUTES, WIRES, World, answering, attempt, one_line, world
 
 from addendum.errors import (
     AddendumError,
@@ -17,6 +17,7 @@ from addendum.errors import (
     ProviderRefused,
     StreamBroken,
 )
+from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.lab.server import Lab
 from addendum.log.events import AssistantAttempt, AssistantMessage, TurnEnd
 from addendum.wire.transport import Transport
@@ -321,6 +322,30 @@ async def test_an_answer_that_is_no_good_costs_one_turn(
 async def _one_turn(here: World, transport: Transport) -> AddendumError | None:
     async with here.agent(tools=[echo], transport=transport).open("s", store=here.url) as session:
         return await attempt(session)
+
+
+@pytest.mark.parametrize("dispatch", [False, True])
+@pytest.mark.parametrize("route", WIRES)
+async def test_a_name_that_no_provider_takes_back_is_never_sent_back(
+    route: str, dispatch: bool, tmp_path: Path
+) -> None:
+    """Called by it, and through the dispatcher; here, and after a move to another wire."""
+    names = ["a b\n<tool_update>", "1.2/3", "ü" * 90]
+    calls = [ScriptCall(name, form="direct") for name in names]
+    calls += [ScriptCall(name, form="dispatch") for name in names] if dispatch else []
+    async with world(tmp_path, route) as here:
+        agent = here.agent(tools=[echo], tool_dispatch=dispatch)
+        here.lab.script = Script((ScriptStep("go", (Entry(calls=tuple(calls)), Entry("done"))),))
+        async with agent.open("s", store=here.url) as session:
+            assert (await session.run("go")).text == "done"
+        codes = {result.code for result in await here.results()}
+        assert codes <= {"UNKNOWN_TOOL", "E4"}
+        assert len(await here.results()) == len(calls)
+        here.lab.script = None
+        await here.usable(agent)
+        for other in WIRES:
+            base = here.lab.base_url(other.split(":")[0])
+            await here.usable(here.agent(route=other, base_url=base, tools=[echo]))
 
 
 @pytest.mark.parametrize("media", ["application/json", "text/html"])

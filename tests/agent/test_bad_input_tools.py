@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.agent.trouble import ROUTES, attempt, one_line, world
+from tests.agent.trouble import ROUTES, WIRES, attempt, one_line, world
 
 from addendum.agent.agent import Limits
 from addendum.agent.session import Session
@@ -122,6 +122,19 @@ async def test_whatever_a_tool_does_is_a_result(case: Case, route: str, tmp_path
         assert (result.code, result.is_error) == (case.code, case.code is not None)
         assert case.says in result.text
         assert len(result.text.encode()) < 1_100_000
+        await here.usable(agent)
+
+
+@pytest.mark.parametrize("route", WIRES[3:])
+async def test_every_wire_takes_all_of_these_results(route: str, tmp_path: Path) -> None:
+    async with world(tmp_path, route) as here:
+        tools = [tool(name=f"bad_{place}")(case.run) for place, case in enumerate(CASES)]
+        agent = here.agent(tools=tools, limits=Limits(tool_timeout=0.5, result_bytes=50_000))
+        async with agent.open("s", store=here.url) as session:
+            for each in tools:
+                await session.run(f"/call {each.name} {{}}")
+        codes = [result.code for result in await here.results()]
+        assert codes == [case.code for case in CASES]
         await here.usable(agent)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.agent.trouble import ROUTES, World, world
+from tests.agent.trouble import ROUTES, WIRES, World, world
 from tests.property.reference import blocks, extends
 
 from addendum.agent.agent import Agent, Limits
@@ -43,6 +43,7 @@ HOMES = [
     (ROUTES[1], "auto"),
     (ROUTES[2], "auto"),
     (ROUTES[0], "rebind"),
+    *((route, "auto") for route in WIRES[3:]),
 ]
 SCHEMA = {"type": "object", "properties": {}}
 

@@ -24,6 +24,14 @@ from addendum.wire.transport import Transport, TransportSettings
 ROUTES = ("anthropic:claude-opus-5-5", "deepseek:deepseek-flash", "openai-chat:gpt-4.1")
 """In-history by value, addition-only by reference, dispatch."""
 
+WIRES = (
+    *ROUTES,
+    "openai:gpt-6.2-sol",
+    "bedrock:anthropic.claude-sonnet-4-6",
+    "gemini:gemini-4-argon",
+)
+"""One of each wire, and of each way of telling a change."""
+
 QUICK = Timings(
     first_pause=0.02, longest_pause=0.1, quiet=0.01, confirm=0.1, demand=2, probe=0.3, grace=0.3
 )
