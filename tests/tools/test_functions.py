@@ -3,6 +3,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Annotated, Any, Literal, TypedDict
@@ -379,3 +381,27 @@ def test_a_name_no_provider_takes_is_refused() -> None:
         tool(name="look up")(everything)
     with pytest.raises(ConfigurationError, match="not usable"):
         tool(lambda: None)
+
+
+def test_a_function_that_hangs_does_not_keep_the_process_from_ending() -> None:
+    program = """
+import anyio, threading
+from addendum.tools.functions import ToolContext, tool
+
+@tool(timeout=0.01)
+def stuck() -> None:
+    threading.Event().wait()
+
+async def main() -> None:
+    try:
+        await stuck.invoke(b"{}", ToolContext("s", 1, 1, "c", "stuck", {}))
+    except TimeoutError as error:
+        print(error)
+
+anyio.run(main)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ended.stdout == "stuck gave no result within 0.01 seconds\n"
+    assert ended.stderr == ""

@@ -9,9 +9,12 @@ the same bytes in every process.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 import inspect
 import math
+import threading
 import types
 import typing
 from collections.abc import Callable
@@ -19,7 +22,8 @@ from enum import Enum
 from typing import Annotated, Any, Generic, ParamSpec, TypeVar, Union, cast, overload
 
 import anyio
-import anyio.to_thread
+import anyio.from_thread
+import anyio.lowlevel
 import msgspec
 from msgspec import Raw, Struct
 
@@ -102,7 +106,7 @@ class FunctionTool(Struct, Generic[P, R], frozen=True, eq=False):
     async def invoke(self, arguments: bytes | str, context: ToolContext) -> str:
         """Run the function and return its result as text for the model.
 
-        A synchronous function runs in a worker thread, which is left behind when the call is
+        A synchronous function runs in a daemon thread, which is left behind when the call is
         cancelled. Text stays as it is, None is empty, everything else becomes JSON.
 
         Args:
@@ -403,5 +407,32 @@ async def _run(call: functools.partial[Any]) -> Any:
     target = function if inspect.isroutine(function) else type(function).__call__
     if inspect.iscoroutinefunction(target):
         return await call()
-    result = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+    result = await _in_thread(call)
     return await result if inspect.isawaitable(result) else result
+
+
+async def _in_thread(call: functools.partial[Any]) -> Any:
+    """Run a synchronous call in a thread that a cancelled await leaves behind.
+
+    Not `anyio.to_thread`: its workers are joined when the process ends, so that one function that
+    hangs would keep a program from exiting. A daemon thread dies with the process.
+    """
+    done = anyio.Event()
+    token = anyio.lowlevel.current_token()
+    outcome: list[tuple[bool, Any]] = []
+
+    def work() -> None:
+        try:
+            outcome.append((True, call()))
+        except BaseException as error:  # it is raised where the call is awaited
+            outcome.append((False, error))
+        with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits
+            anyio.from_thread.run_sync(done.set, token=token)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work,), name="tool", daemon=True).start()
+    await done.wait()
+    fine, value = outcome[0]
+    if fine:
+        return value
+    raise value
