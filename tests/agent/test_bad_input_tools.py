@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import sys
 from collections.abc import Callable
@@ -95,7 +96,9 @@ CASES = [
     Case("surrogates in JSON", giving({"\ud800": ["\udfff"]}), None, "\ufffd"),
     Case("NaN", giving({"a": math.nan}), None, "null"),
     Case("infinity", giving(math.inf), None, "null"),
-    Case("5,000 nested arrays", giving(NESTED), "TOOL_FAILED", "no JSON"),
+    Case("5,000 nested arrays", giving(NESTED), "TOOL_FAILED", "nested deeper"),
+    Case("201 nested arrays", giving(json.loads("[" * 201 + "]" * 201)), "TOOL_FAILED", "deeper"),
+    Case("200 nested arrays", giving(json.loads("[" * 200 + "]" * 200)), None, "[]"),
     Case("what is no JSON", giving(object()), "TOOL_FAILED", "no JSON"),
     Case("zero bytes and escapes", giving("\x00\x1b[31m\u2028"), None, "\x00"),
     Case(

@@ -38,6 +38,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def _unheard(progress: float, total: float | None = None, message: str | None = None) -> None:
+    pass
+
+
 class ToolContext(Struct, frozen=True):
     """Where a call happens. A tool whose first parameter is annotated with it receives it.
 
@@ -48,6 +52,8 @@ class ToolContext(Struct, frozen=True):
         call_id: The model's id of the call.
         tool: The tool's name.
         state: Free for the tools of one session to share; not stored.
+        report: Tells whoever watches how far the call is, of how much if that is known, and in
+            what words.
     """
 
     session: str
@@ -56,6 +62,7 @@ class ToolContext(Struct, frozen=True):
     call_id: str
     tool: str
     state: dict[str, Any]
+    report: Callable[[float, float | None, str | None], None] = _unheard
 
 
 class FunctionTool(Struct, Generic[P, R], frozen=True, eq=False):
@@ -207,14 +214,23 @@ def text_of(result: Any, name: str) -> str:
     if callable(dump) and not isinstance(result, type):
         return encoding.clean(str(dump()))
     try:
-        return encoding.encode(result).decode()
+        raw = encoding.encode(result)
     except ContentError:
-        return encoding.encode(_cleaned(msgspec.to_builtins(result))).decode()
-    except (TypeError, ValueError, RecursionError) as error:
+        raw = encoding.encode(_cleaned(msgspec.to_builtins(result)))
+    except RecursionError:
+        raw = b"[" * (encoding.MAX_DEPTH + 1)
+    except (TypeError, ValueError) as error:
         raise ContentError(
             f"tool {name!r} returned a {type(result).__name__} that is no JSON; "
             "return text or JSON-like data"
         ) from error
+    # How deep an interpreter can encode differs between versions; this limit does not.
+    if encoding.depth(raw) > encoding.MAX_DEPTH:
+        raise ContentError(
+            f"tool {name!r} returned JSON nested deeper than {encoding.MAX_DEPTH} levels; "
+            "return flatter data or text"
+        )
+    return raw.decode()
 
 
 def _make(
