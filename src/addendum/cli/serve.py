@@ -1,0 +1,93 @@
+"""`addendum serve`: the web page, with Chat and Trajectory."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import anyio
+import click
+
+from addendum.cli.terminal import line, run_async, store_option
+
+if TYPE_CHECKING:
+    from addendum.cli.chat_approval import AskMode
+    from addendum.viewer.rooms import Setup
+
+_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+MIN_TOKEN = 16
+"""Characters that a token for visitors has at least."""
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8_420, show_default=True)
+@store_option
+@click.option("--lab", "in_lab", is_flag=True, help="The lab answers: no key, no network.")
+@click.option("--route", metavar="R", help="Route of new conversations: provider:model[+FACT].")
+@click.option("--mcp", metavar="FILE", help="MCP servers: .mcp.json or any mcpServers file.")
+@click.option("--instructions", metavar="TEXT|@FILE", help="The prompt; a session keeps its own.")
+@click.option(
+    "--ask",
+    type=click.Choice(["always", "changes", "never"]),
+    default="changes",
+    show_default=True,
+    help="Before a tool runs, ask: always; unless its server calls it read-only; or never.",
+)
+@click.option(
+    "--token",
+    envvar="ADDENDUM_TOKEN",
+    metavar="TEXT",
+    help="What visitors have to bring; needed where other machines can reach the page.",
+)
+def serve(
+    host: str,
+    port: int,
+    store: str | None,
+    in_lab: bool,
+    route: str | None,
+    mcp: str | None,
+    instructions: str | None,
+    ask: AskMode,
+    token: str | None,
+) -> None:
+    """Serve the web page: chat, switch MCP servers, and read what each request cost.
+
+    It is reached from this machine alone unless --host says otherwise, which needs --token: whoever
+    opens the page can run tools here. The traffic is not encrypted.
+    """
+    from addendum.viewer.rooms import Setup
+    from addendum.viewer.safety import is_loopback
+
+    if not is_loopback(host) and token is None:
+        raise click.UsageError(
+            "another host than this machine needs --token TEXT: whoever opens the page runs tools"
+        )
+    if token is not None and len(token) < MIN_TOKEN:
+        raise click.UsageError(f"the token is too short; take at least {MIN_TOKEN} characters")
+    if in_lab and route is None:
+        route = "anthropic:claude-opus-5-5"
+    setup = Setup(route, store, in_lab, mcp, instructions, ask)
+    run_async(_serve, setup, host, port, token)
+
+
+async def _serve(setup: Setup, host: str, port: int, token: str | None) -> None:
+    from addendum.lab.server import serve as listening
+    from addendum.viewer.app import build
+    from addendum.viewer.rooms import open_house
+
+    async with open_house(setup) as house:
+        app = build(house, host=host, access=token)
+        async with listening(app, host=host, port=port, release=house.close) as url:
+            said = "; the lab answers, its figures are simulated" if setup.lab else ""
+            click.echo(f"addendum on {line(url, 200)}{said}; Ctrl+C ends it")
+            if token is not None:
+                click.echo("visitors open it with ?access=TOKEN, once")
+            # Whoever started this waits for the address.
+            sys.stdout.flush()
+            with anyio.open_signal_receiver(*_SIGNALS) as signals:
+                async for _ in signals:
+                    return

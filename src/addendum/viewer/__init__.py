@@ -1,0 +1,1 @@
+"""The web page: Chat and Trajectory, served by `addendum serve`."""

@@ -1,0 +1,121 @@
+"""One request of a browser: its language, the session that it names, the list beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from addendum.errors import AddendumError
+from addendum.log import codec
+from addendum.log.events import UserMessage
+from addendum.viewer.render import base_of, template
+from addendum.viewer.rooms import House
+from addendum.viewer.watch import Watched
+from addendum.viewer.words import LANGUAGES, Words, chosen
+
+LISTED = 80
+"""Conversations that the list shows."""
+
+LANGUAGE_COOKIE = "addendum_language"
+
+_TITLE_EVENTS = 60
+
+
+class Page:
+    """One request of a browser, with what its answer is made of.
+
+    Attributes:
+        request: The request.
+        house: The house.
+        words: The reader's language.
+        token: What a change has to bring.
+    """
+
+    def __init__(self, request: Request, house: House, token: str) -> None:
+        self.request = request
+        self.house = house
+        self.token = token
+        self.words: Words = chosen(
+            request.query_params.get("lang"),
+            request.cookies.get(LANGUAGE_COOKIE),
+            request.headers.get("accept-language", ""),
+        )
+
+    async def watched(self) -> Watched:
+        """Return the session that the address names."""
+        return await self.house.watch.open(self.request.path_params["session"])
+
+    def number(self, name: str, default: int | None = None) -> int | None:
+        """Return a number from the query; nonsense counts as if it were not there."""
+        given = self.request.query_params.get(name, "")
+        return int(given) if given.isdecimal() and len(given) < 12 else default
+
+    def path_number(self, name: str) -> int:
+        """Return a number from the address."""
+        return int(self.request.path_params[name])
+
+    async def full(self, name: str, /, *, current: str | None = None, **values: Any) -> Response:
+        """Return a whole page."""
+        sessions = await listed(self.house, "")
+        html = template(
+            name,
+            words=self.words,
+            token=self.token,
+            request=self.request,
+            sessions=sessions,
+            current=current,
+            query=values.pop("query", None),
+            **values,
+        )
+        response = HTMLResponse(html)
+        if self.request.query_params.get("lang") in LANGUAGES:
+            response.set_cookie(
+                LANGUAGE_COOKIE, self.words.language, max_age=31_536_000, samesite="lax"
+            )
+        return response
+
+
+# -- conversations --------------------------------------------------------------------------------
+
+
+async def listed(house: House, query: str) -> list[dict[str, Any]]:
+    """Return the conversations whose title or id holds a text, the newest first."""
+    wanted = query.strip().casefold()
+    found: list[dict[str, Any]] = []
+    for row in await house.store.sessions():
+        if len(found) == LISTED:
+            break
+        title = await _title(house, row.id)
+        if wanted and wanted not in title.casefold() and wanted not in row.id.casefold():
+            continue
+        found.append(
+            {
+                "id": row.id,
+                "url": base_of(row.id),
+                "title": title,
+                "updated": row.updated,
+                "events": row.events,
+                "parent": row.parent,
+            }
+        )
+    return found
+
+
+async def _title(house: House, session: str) -> str:
+    """Return the first message of a session; it never changes once it is there."""
+    known = house.titles.get(session)
+    if known:
+        return known
+    try:
+        first = [
+            codec.decode_event(raw).data
+            for raw in await house.store.read(session, limit=_TITLE_EVENTS)
+        ]
+    except AddendumError:
+        return ""
+    title = next((data.text[:200] for data in first if isinstance(data, UserMessage)), "")
+    if title:
+        house.titles[session] = title
+    return title

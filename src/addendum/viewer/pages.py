@@ -1,0 +1,323 @@
+"""The pages: one handler an address, each from what a session's log says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import anyio.to_thread
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+
+from addendum import encoding
+from addendum.agent.replay import Replayed
+from addendum.errors import AddendumError, ConfigurationError
+from addendum.log import codec
+from addendum.log.events import AssistantMessage, ToolResult, UserMessage
+from addendum.viewer import feed, inspect
+from addendum.viewer.chat import arguments, turns_shown
+from addendum.viewer.ledger import Ledger
+from addendum.viewer.page import Page, listed
+from addendum.viewer.render import (
+    base_of,
+    difference_html,
+    event_html,
+    look_html,
+    run_html,
+    shown_rows,
+    template,
+    timeline_html,
+    turn_html,
+    usage_html,
+)
+from addendum.viewer.rooms import House
+from addendum.viewer.text import plain
+from addendum.viewer.watch import Watched
+from addendum.viewer.words import Words
+from addendum.wire.segment import parse, resolve
+
+TURNS = 12
+"""Turns that a page of Chat has."""
+
+MAX_STREAMS = 256
+"""Event streams that may be open at once."""
+
+MAX_WHOLE = 4_000_000
+"""Characters of one text that are sent when somebody asks for all of it."""
+
+
+async def home(page: Page) -> Response:
+    """The start: a first message, and the conversations."""
+    house = page.house
+    return await page.full(
+        "home.html", route=house.setup.route, routes=house.routes, lab=house.setup.lab
+    )
+
+
+async def sessions(page: Page) -> Response:
+    """The list of conversations, filtered."""
+    query = page.request.query_params.get("q", "")[:200]
+    current = page.request.query_params.get("current")
+    found = await listed(page.house, query)
+    return HTMLResponse(
+        template("_list.html", sessions=found, current=current, query=query, words=page.words)
+    )
+
+
+# -- chat -----------------------------------------------------------------------------------------
+
+
+def _turns(page: Page, watched: Watched, before: int | None) -> tuple[Markup, int | None]:
+    index = watched.index
+    shown = turns_shown(index, before, TURNS)
+    pending = watched.room.session.pending() if watched.room is not None else ()
+    parts = [
+        turn_html(
+            watched.log.events,
+            index,
+            turn,
+            page.words,
+            base_of(watched.id),
+            pending=pending if turn == index.turns else (),
+        )
+        for turn in shown
+    ]
+    return Markup("").join(parts), shown.start if shown.start > 0 else None
+
+
+async def chat(page: Page) -> Response:
+    """A conversation."""
+    watched = await page.watched()
+    turns, earlier = _turns(page, watched, None)
+    return await page.full(
+        "chat.html",
+        current=watched.id,
+        base=base_of(watched.id),
+        title=watched.index.title or watched.id,
+        turns=turns,
+        earlier=earlier,
+        after=watched.count - 1,
+    )
+
+
+async def earlier_turns(page: Page) -> Response:
+    """Turns in front of those that a page has."""
+    watched = await page.watched()
+    turns, earlier = _turns(page, watched, page.number("before"))
+    return HTMLResponse(turns, headers={"x-earlier": "" if earlier is None else str(earlier)})
+
+
+async def stream(page: Page) -> Response:
+    """The event stream of a page."""
+    house = page.house
+    if house.streams >= MAX_STREAMS:
+        return PlainTextResponse("too many pages are open\n", 503, {"retry-after": "10"})
+    watched = await page.watched()
+    given = page.request.headers.get("last-event-id", "")
+    after = int(given) if given.isdecimal() and len(given) < 12 else page.number("after", -1)
+    kind = feed.chat if page.request.query_params.get("view") == "chat" else feed.ledger
+    assert after is not None
+    events = kind(house, watched, min(after, watched.count - 1), page.words)
+    return StreamingResponse(
+        _counted(house, watched, events),
+        media_type="text/event-stream",
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
+
+
+async def _counted(
+    house: House, watched: Watched, events: AsyncGenerator[bytes]
+) -> AsyncGenerator[bytes]:
+    house.streams += 1
+    watched.viewers += 1
+    try:
+        async for each in events:
+            yield each
+    finally:
+        watched.viewers -= 1
+        house.streams -= 1
+        await events.aclose()
+
+
+# -- trajectory -----------------------------------------------------------------------------------
+
+
+async def trajectory(page: Page) -> Response:
+    """The ledger of a session, and what is chosen in it."""
+    watched = await page.watched()
+    events, index = watched.log.events, watched.index
+    made = Ledger(events, index, page.words)
+    base = base_of(watched.id)
+    query = page.request.query_params.get("q", "")[:200].strip() or None
+    found = await anyio.to_thread.run_sync(made.search, query) if query else []
+    shown = made.page(
+        before=page.number("before"), after=page.number("after"), at=page.number("at")
+    )
+    inspected: Markup | None = None
+    number, at = page.number("request"), page.number("at")
+    if number is not None:
+        inspected = await _look(watched, number, page.words)
+    elif at is not None and at < watched.count:
+        inspected = _event(watched, at, page.words)
+    return await page.full(
+        "trajectory.html",
+        current=watched.id,
+        base=base,
+        title=index.title or watched.id,
+        page=shown,
+        rows=shown_rows(shown.rows, base, page.words),
+        query=query,
+        found=shown_rows(found, base, page.words),
+        inspected=inspected,
+    )
+
+
+async def rows(page: Page) -> Response:
+    """More rows of the ledger."""
+    watched = await page.watched()
+    made = Ledger(watched.log.events, watched.index, page.words)
+    shown = made.page(
+        before=page.number("before"), after=page.number("after"), at=page.number("at")
+    )
+    html = template("_rows.html", rows=shown_rows(shown.rows, base_of(watched.id), page.words))
+    more = {"x-first": str(shown.first), "x-end": str(shown.end), "x-total": str(shown.total)}
+    return HTMLResponse(html, headers=more)
+
+
+def _event(watched: Watched, seq: int, words: Words) -> Markup:
+    event = watched.log.events[seq]
+    raw = arguments(codec.encode_event(event).decode())
+    return event_html(watched.log, watched.index, event, raw, words)
+
+
+async def event(page: Page) -> Response:
+    """One event, whole."""
+    watched = await page.watched()
+    seq = _seq(page, watched)
+    return await _part(page, watched, _event(watched, seq, page.words), "trajectory")
+
+
+async def event_text(page: Page) -> Response:
+    """One text of an event: its result, its arguments, or itself as it is stored."""
+    watched = await page.watched()
+    found = watched.log.events[_seq(page, watched)]
+    data: Any = found.data
+    part = page.request.path_params["part"]
+    if part == "raw":
+        text = arguments(codec.encode_event(found).decode())
+    elif part == "text" and isinstance(data, ToolResult | UserMessage | AssistantMessage):
+        text = data.text
+    elif part.startswith("call/") and isinstance(data, AssistantMessage):
+        place = part.removeprefix("call/")
+        if not place.isdecimal() or len(place) > 6 or int(place) >= len(data.calls):
+            raise HTTPException(404)
+        text = arguments(data.calls[int(place)].arguments)
+    else:
+        raise HTTPException(404)
+    return HTMLResponse(plain(text[:MAX_WHOLE]))
+
+
+def _seq(page: Page, watched: Watched) -> int:
+    seq = page.path_number("seq")
+    if seq >= watched.count:
+        raise HTTPException(404)
+    return seq
+
+
+# -- requests -------------------------------------------------------------------------------------
+
+
+async def _look(watched: Watched, number: int, words: Words) -> Markup:
+    """Return a request taken apart; what cannot be rendered again says so."""
+    try:
+        found = await anyio.to_thread.run_sync(inspect.look, watched.log, watched.index, number)
+    except ConfigurationError:
+        raise
+    except AddendumError as error:
+        heading = Markup("<h2>{}</h2>").format(words("request.gone"))
+        return heading + Markup("<p>{}</p>").format(plain(str(error)))
+    return look_html(found, watched.index, watched.id, words)
+
+
+async def request_page(page: Page) -> Response:
+    """One request, taken apart."""
+    watched = await page.watched()
+    content = await _look(watched, page.path_number("number"), page.words)
+    return await _part(page, watched, content, "trajectory")
+
+
+async def request_body(page: Page) -> Response:
+    """The bytes of a request."""
+    watched = await page.watched()
+    record = (await _replayed(page, watched)).record
+    name = f"request-{record.n}.json"
+    return Response(
+        record.body,
+        media_type="application/json",
+        headers={"content-disposition": f"attachment; filename={name}"},
+    )
+
+
+async def _replayed(page: Page, watched: Watched) -> Replayed:
+    own = inspect.numbered(watched.log, watched.index, page.path_number("number"))
+    found = await anyio.to_thread.run_sync(inspect.requests_of, watched.log, [own])
+    return found[own.seq]
+
+
+async def request_segment(page: Page) -> Response:
+    """One segment of a request, whole."""
+    watched = await page.watched()
+    record = (await _replayed(page, watched)).record
+    value = resolve(parse(record.body), page.request.query_params.get("path", "")[:500])
+    return HTMLResponse(plain(encoding.encode(value).decode()[:MAX_WHOLE]))
+
+
+async def request_run(page: Page) -> Response:
+    """Segments of a request that were told in one line."""
+    watched = await page.watched()
+    number = page.path_number("number")
+
+    def work() -> inspect.Look:
+        return inspect.look(watched.log, watched.index, number, folded=False)
+
+    found = await anyio.to_thread.run_sync(work)
+    at, count = page.path_number("at"), min(page.path_number("count"), 400)
+    return HTMLResponse(run_html(found, at, count, watched.id, page.words))
+
+
+async def diff(page: Page) -> Response:
+    """Two requests beside each other."""
+    watched = await page.watched()
+    a, b = page.path_number("a"), page.path_number("b")
+    found = await anyio.to_thread.run_sync(inspect.difference, watched.log, watched.index, a, b)
+    content = difference_html(found, watched.id, page.words)
+    return await _part(page, watched, content, "trajectory")
+
+
+async def tools(page: Page) -> Response:
+    """Tools over turns."""
+    watched = await page.watched()
+    return await _part(page, watched, timeline_html(watched.log.events, page.words), "tools")
+
+
+async def usage(page: Page) -> Response:
+    """Charts of a session."""
+    watched = await page.watched()
+    content = usage_html(watched.index, base_of(watched.id), page.words)
+    return await _part(page, watched, content, "usage")
+
+
+async def _part(page: Page, watched: Watched, content: Markup, tab: str) -> Response:
+    """Return content alone to a script that asks for it, else as a page of its own."""
+    if page.request.headers.get("x-part") == "1":
+        return HTMLResponse(content)
+    return await page.full(
+        "plain.html",
+        current=watched.id,
+        base=base_of(watched.id),
+        title=watched.index.title or watched.id,
+        heading=page.words(f"app.{tab}"),
+        tab=tab,
+        content=content,
+    )

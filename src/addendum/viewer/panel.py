@@ -1,0 +1,210 @@
+"""The panel of tools: each server's tools, whether they are on, and what a switch would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Raw, Struct
+
+from addendum.cache.compare import BYTES_A_TOKEN
+from addendum.cli.chat_view import money
+from addendum.cli.switch_cost import SwitchCost, switch_cost
+from addendum.errors import AddendumError, ContentError
+from addendum.log.store import Store
+from addendum.log.values import ToolSchema
+from addendum.tools.catalogue import KIND, decode_pin
+from addendum.tools.mcp import ServerSpec
+from addendum.tools.names import model_name
+from addendum.tools.registry import Entry, Snapshot
+from addendum.tools.servers import Outcome
+from addendum.viewer.rooms import Room
+from addendum.viewer.text import visible
+from addendum.viewer.words import Words
+
+SHOWN = 200
+"""Tools of one server that the panel lists; the rest is a number."""
+
+
+class Tool(Struct, frozen=True):
+    """A tool in the panel.
+
+    Attributes:
+        name: Its name.
+        description: What it does.
+        tokens: What its definition weighs, estimated.
+        refused: Whether calls of it are refused.
+    """
+
+    name: str
+    description: str
+    tokens: int
+    refused: bool
+
+
+class Group(Struct, frozen=True):
+    """A server in the panel, or the agent's own tools.
+
+    Attributes:
+        name: The server; None for the agent's own tools.
+        on: Whether it is switched on.
+        status: Key of the text that says how its connection is.
+        error: Why it cannot be reached, or empty.
+        tools: Its tools, as far as they are known.
+        count: How many; None if that is not known yet.
+        tokens: What they weigh together, estimated.
+        cost: What switching it costs, in words; empty where it cannot be told.
+        free: Whether that is nothing.
+    """
+
+    name: str | None
+    on: bool
+    status: str
+    error: str
+    tools: tuple[Tool, ...]
+    count: int | None
+    tokens: int
+    cost: str = ""
+    free: bool = False
+
+
+def weight(tool: ToolSchema) -> int:
+    """Return the tokens of a definition, estimated by its bytes."""
+    size = len(tool.name) + len(tool.description.encode()) + len(bytes(tool.parameters))
+    return -(-size // BYTES_A_TOKEN)
+
+
+async def groups(room: Room, store: Store, words: Words) -> list[Group]:
+    """Return the panel of a session.
+
+    Args:
+        room: The session.
+        store: Where what servers listed before is kept.
+        words: The reader's language.
+    """
+    session = room.session
+    if not room.busy:
+        await session.registry.settle(0)
+    snapshot = session.registry.snapshot()
+    by_server: dict[str | None, list[ToolSchema]] = {}
+    for entry in snapshot.entries.values():
+        by_server.setdefault(entry.server, []).append(entry.schema)
+    refused = frozenset(session.disabled)
+    found: list[Group] = []
+    if own := by_server.get(None, []):
+        found.append(_group(None, True, "panel.own", "", own, refused))
+    for spec in session.agent.servers:
+        name = spec.name
+        on = session.tools.on(name)
+        state = session.registry.state(name)
+        status = f"panel.{state.status}" if on else "panel.off"
+        listed = by_server.get(name) if on else await _pinned(spec, snapshot, store)
+        cost, free = "", False
+        if not room.busy:
+            cost, free = _cost(room, name, on, listed, snapshot, words)
+        found.append(
+            _group(name, on, status, state.error or "", listed, refused, cost=cost, free=free)
+        )
+    return found
+
+
+def _group(
+    name: str | None,
+    on: bool,
+    status: str,
+    error: str,
+    tools: Sequence[ToolSchema] | None,
+    refused: frozenset[str],
+    *,
+    cost: str = "",
+    free: bool = False,
+) -> Group:
+    shown = tuple(
+        Tool(each.name, each.description, weight(each), each.name in refused)
+        for each in (tools or ())[:SHOWN]
+    )
+    total = sum(map(weight, tools or ()))
+    count = None if tools is None else len(tools)
+    return Group(name, on, status, visible(error), shown, count, total, cost, free)
+
+
+async def _pinned(spec: ServerSpec, snapshot: Snapshot, store: Store) -> list[ToolSchema] | None:
+    """Return the tools that a server listed when it was last asked, or None."""
+    if spec.server is not None:
+        return None
+    stored = await store.get(KIND, spec.key())
+    if stored is None:
+        return None
+    try:
+        pin = decode_pin(stored)
+    except ContentError:
+        return None
+    taken = set(snapshot.entries)
+    found: list[ToolSchema] = []
+    for tool in pin.tools:
+        name = model_name(spec.name, tool.name, taken)
+        taken.add(name)
+        found.append(ToolSchema(name, tool.description, tool.parameters))
+    return found
+
+
+def switched(
+    snapshot: Snapshot, server: str, on: bool, tools: Sequence[ToolSchema] | None
+) -> Snapshot:
+    """Return what would be active if a server were switched the other way.
+
+    Args:
+        snapshot: What is active.
+        server: The server.
+        on: Whether it is on now.
+        tools: What it would bring; one unknown tool if None.
+    """
+    entries = {k: v for k, v in snapshot.entries.items() if v.server != server}
+    if not on:
+        unknown = ToolSchema(model_name(server, "unknown", entries), "", _ANY)
+        for tool in [unknown] if tools is None else tools:
+            entries[tool.name] = Entry(tool, _never, server)
+    instructions = {k: v for k, v in snapshot.instructions.items() if k != server}
+    return Snapshot(entries, instructions, tuple(entry.schema for entry in entries.values()))
+
+
+def _cost(
+    room: Room,
+    server: str,
+    on: bool,
+    tools: Sequence[ToolSchema] | None,
+    snapshot: Snapshot,
+    words: Words,
+) -> tuple[str, bool]:
+    if on and not tools:
+        # Nothing of it is offered yet, so nothing goes.
+        return words("cost.nothing_offered"), True
+    try:
+        cost = switch_cost(room.session, switched(snapshot, server, on, tools))
+    except AddendumError as error:
+        return words("cost.unknown_because", why=str(error)), False
+    return told(cost, words), not cost.again and not cost.reasons
+
+
+def told(cost: SwitchCost, words: Words) -> str:
+    """Return what a switch costs, in a sentence."""
+    if cost.prompt == 0:
+        return words("cost.nothing_sent")
+    if cost.held is None or cost.again is None or cost.rebinding is None:
+        return words("cost.not_reported" if not cost.reasons else "cost.breaks_unknown")
+    held = cost.held or cost.prompt or 0
+    about = "~" if cost.estimated else ""
+    parts = [words("cost.again", again=f"{about}{cost.again:,}", held=f"{held:,}")]
+    if cost.again and cost.cost is not None:
+        parts.append(words("cost.for", money=money(cost.cost)))
+    if cost.rebinding and cost.rebinding_cost is not None:
+        parts.append(words("cost.rebinding", money=money(cost.rebinding_cost)))
+    elif cost.rebinding:
+        parts.append(words("cost.rebinding_tokens", count=cost.rebinding))
+    return words("cost.join").join(parts)
+
+
+_ANY = Raw(b'{"type":"object"}')
+
+
+async def _never(arguments: bytes, context: object, seconds: float) -> Outcome:
+    raise NotImplementedError("a preview runs nothing")

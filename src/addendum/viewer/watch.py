@@ -1,0 +1,168 @@
+"""Sessions that pages look at: their logs, kept as long as somebody looks, and followed.
+
+A session that this process drives is seen as it is written. Any other is read from the store, and
+what another process adds to it is looked for while a page waits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from addendum.errors import LogError
+from addendum.log import codec
+from addendum.log.session_log import SessionLog
+from addendum.log.store import Store
+from addendum.viewer.index import Index
+
+if TYPE_CHECKING:
+    from addendum.viewer.rooms import Room
+
+POLL_SECONDS = 0.7
+"""How often the store is asked for what another process has added."""
+
+BUSY_SECONDS = 0.1
+"""How often the log of a session is looked at in which a turn runs here."""
+
+KEPT = 8
+"""Logs that are kept although nobody looks at them."""
+
+
+class Watched:
+    """One session that pages look at.
+
+    Attributes:
+        id: The session's id.
+        log: Its log, to be read only.
+        index: What is known of it.
+        room: The session as it is driven here, if it is.
+        viewers: Event streams that follow it.
+        version: Grows with every change that is not in the log.
+    """
+
+    def __init__(self, session: str) -> None:
+        self.id = session
+        self.log = SessionLog(session)
+        self.index = Index()
+        self.room: Room | None = None
+        self.viewers = 0
+        self.version = 0
+        self._changed = anyio.Event()
+        self._reading = anyio.Lock()
+
+    @property
+    def count(self) -> int:
+        """Events that pages can show: those that the index has taken in."""
+        return len(self.index.turn_of)
+
+    def notify(self) -> None:
+        """Wake up whoever waits for a change."""
+        self.version += 1
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def drive(self, room: Room | None) -> None:
+        """Say what drives the session from now on here; None if nothing does."""
+        async with self._reading:
+            self.room = room
+            if room is not None:
+                self.log = room.session.log
+                self.index.read(self.log.events)
+        self.notify()
+
+    async def refresh(self, store: Store) -> None:
+        """Take in what is new.
+
+        Raises:
+            SessionMissing: The store has no such session.
+            LogError: It is damaged.
+        """
+        async with self._reading:
+            if self.room is not None:
+                self.index.read(self.log.events)
+                return
+            stored = await store.read(self.id, len(self.log))
+            if stored:
+                log, index = self.log, self.index
+                # A long log takes a second; the page stays alive meanwhile.
+                await anyio.to_thread.run_sync(_extend, log, index, stored)
+
+    async def wait(self, store: Store, beyond: int, version: int, patience: float) -> None:
+        """Wait until the log has more than `beyond` events or something else changed.
+
+        Args:
+            store: Where the session is kept.
+            beyond: Events that are known.
+            version: The version that is known.
+            patience: Seconds after which to return without a change.
+        """
+        deadline = anyio.current_time() + patience
+        while True:
+            changed = self._changed
+            await self.refresh(store)
+            left = deadline - anyio.current_time()
+            if self.count > beyond or self.version != version or left <= 0:
+                return
+            step = math.inf
+            if self.room is None:
+                step = POLL_SECONDS
+            elif self.room.busy:
+                step = BUSY_SECONDS
+            with anyio.move_on_after(min(left, step)):
+                await changed.wait()
+                await self.refresh(store)
+                return
+
+
+def _extend(log: SessionLog, index: Index, stored: list[bytes]) -> None:
+    for raw in stored:
+        event = codec.decode_event(raw)
+        if event.seq != len(log):
+            raise LogError(
+                f"session {log.session!r}: event {len(log)} is missing; restore the store",
+                session=log.session,
+                seq=len(log),
+            )
+        log._admit(event)  # pyright: ignore[reportPrivateUsage]
+    index.read(log.events)
+
+
+class Watch:
+    """All sessions that pages look at.
+
+    Args:
+        store: Where they are kept.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._watched: dict[str, Watched] = {}
+
+    def notify(self) -> None:
+        """Wake up everybody who waits."""
+        for each in self._watched.values():
+            each.notify()
+
+    async def open(self, session: str) -> Watched:
+        """Return a session as it is now.
+
+        Raises:
+            SessionMissing: There is none of that id.
+            LogError: It cannot be read.
+        """
+        found = self._watched.pop(session, None) or Watched(session)
+        try:
+            await found.refresh(self._store)
+        finally:
+            if len(found.log):
+                # The one that was asked for last stands at the end.
+                self._watched[session] = found
+        for each in list(self._watched.values()):
+            if len(self._watched) <= KEPT:
+                break
+            if not each.viewers and each.room is None and each is not found:
+                del self._watched[each.id]
+        return found

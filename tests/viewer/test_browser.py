@@ -1,0 +1,337 @@
+"""The page in a real browser: talking, switching, approving, reading; by keys and on a phone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.viewer.browser import Watch, chromium, served
+from tests.viewer.staged import long_log, stored
+
+from addendum.stores import open_store
+
+EXECUTABLE = chromium()
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: E402
+
+CHAT = "openai-chat:gpt-4.1"
+AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text("utf-8")
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    folder = tmp_path_factory.mktemp("viewer")
+
+    async def fill() -> None:
+        store = await open_store(f"sqlite:///{folder / 'viewer.db'}")
+        await stored(store, long_log(120))
+        await store.aclose()
+
+    anyio.run(fill)
+    with served(folder, "--instructions", "Be brief. " * 300) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def browser(address: str) -> Generator[Browser]:
+    # Behind the server: from here on an event loop of playwright's runs in this thread.
+    with sync_playwright() as playwright:
+        expect.set_options(timeout=20_000)
+        made = playwright.chromium.launch(executable_path=EXECUTABLE, args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def tab(browser: Browser, address: str) -> Open:
+    """Open a page; when the test is done nothing may have gone wrong in it."""
+
+    @contextmanager
+    def opened(path: str = "/", **how: Any) -> Generator[Page]:
+        options = {"viewport": {"width": 1280, "height": 800}, "locale": "en-US", **how}
+        context = browser.new_context(base_url=address, **options)
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        watch = Watch(page)
+        page.goto(path)
+        try:
+            yield page
+        finally:
+            context.close()
+        assert watch.wrong == []
+
+    return opened
+
+
+def begin(page: Page, text: str, route: str = "anthropic:claude-opus-5-5") -> str:
+    """Start a conversation by hand; return its path."""
+    page.goto("/")
+    page.fill("[name=route]", route)
+    page.fill("#message", text)
+    page.press("#message", "Enter")
+    page.wait_for_url("**/s/*")
+    expect(page.locator(".turn .bar")).to_have_count(1)
+    return "/" + page.url.split("/", 3)[3]
+
+
+def say(page: Page, text: str) -> None:
+    page.fill("#message", text)
+    page.press("#message", "Enter")
+
+
+def test_a_server_is_switched_on_and_a_dispatched_call_approved(tab: Open) -> None:
+    with tab() as page:
+        url = begin(page, "Hello there. " * 120, CHAT)
+        group = page.locator("[data-server=git]")
+        expect(group.locator(".cost")).to_contain_text("If switched on:")
+        expect(group.locator(".cost")).to_contain_text("0 of")
+        group.get_by_role("switch").click()
+        expect(group.get_by_role("switch")).to_have_attribute("aria-checked", "true")
+        expect(group.locator(".group-count")).to_contain_text("tools")
+        say(page, '/call git__git_add {"repo_path": ".", "files": ["notes.txt"]}')
+        asked = page.locator("form.ask")
+        expect(asked).to_contain_text("git__git_add")
+        expect(page.locator("#send")).to_be_disabled()
+        asked.get_by_role("button", name="Approve").first.click()
+        call = page.locator("details.call")
+        expect(call).to_contain_text("git__git_add")
+        expect(call).to_contain_text("through call_tool")
+        expect(page.locator(".turn").nth(1).locator(".bar")).to_contain_text("from cache")
+        notice = page.locator(".node.notice")
+        expect(notice).to_contain_text("Tools updated")
+        notice.locator("summary").click()
+        expect(notice).to_contain_text("Added: ")
+        # The same change stands in the ledger, and the request that told of it can be read.
+        page.get_by_role("link", name="Trajectory").click()
+        expect(page.locator(".rows .notice").first).to_contain_text("Tools updated")
+        page.locator("li[data-number='2'] .kind").click()
+        inspector = page.locator("#inspector")
+        expect(inspector).to_contain_text("Request 2")
+        expect(inspector.locator(".s-added").first).to_be_visible()
+        assert "request=2" in page.url
+        inspector.get_by_role("link", name="Difference with request 1").click()
+        expect(page.locator("h1")).to_have_text("Request 1 → 2")
+        expect(page.locator(".pair .new").first).to_be_in_viewport()
+        assert page.url.endswith(f"{url}/diff/1/2")
+
+
+def test_a_switch_to_chinese_changes_words_and_no_names(tab: Open) -> None:
+    with tab() as page:
+        url = begin(page, "Hello. " * 200)
+        page.locator("[data-switch=time]").click()
+        expect(page.locator("[data-switch=time]")).to_have_attribute("aria-checked", "true")
+        expect(page.locator("[data-server=time] .group-count")).to_have_text("2 tools")
+        say(page, "and now?")
+        notice = page.locator(".node.notice")
+        expect(notice).to_contain_text("Tools updated 2 added")
+        page.get_by_role("link", name="中文").click()
+        expect(page.locator("html")).to_have_attribute("lang", "zh")
+        expect(notice).to_contain_text("工具已更新 新增 2 个")
+        notice.locator("summary").click()
+        expect(notice).to_contain_text("已添加：time__convert_time, time__get_current_time")
+        assert "lang=" not in page.url
+        page.goto(f"{url}/trajectory")
+        expect(page.locator(".turn-rule").first).to_have_text("第 1 轮")
+
+
+def test_a_browser_that_prefers_chinese_gets_it(tab: Open) -> None:
+    with tab("/", locale="zh-CN") as page:
+        expect(page.locator("h1")).to_have_text("想聊些什么？")
+
+
+def test_links_lead_back_to_event_request_segment_and_difference(tab: Open) -> None:
+    with tab() as page:
+        url = begin(page, "Hello. " * 100)
+        page.locator(".item .perma").first.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/trajectory?at=*")
+        here = page.url
+        pointed = page.locator(".rows > li.pointed")
+        expect(pointed).to_contain_text("Hello.")
+        page.reload()
+        assert page.url == here
+        expect(pointed).to_be_in_viewport()
+        expect(page.locator("#inspector")).to_contain_text("Event ")
+        page.goto(f"{url}/requests/1")
+        page.locator(".segment summary").last.click()
+        link = page.locator(".segment details[open] .path a").get_attribute("href")
+        assert link is not None
+        page.goto("/")
+        page.goto(link)
+        expect(page.locator(".segment details[open] pre")).to_contain_text("Hello.")
+
+
+def test_everything_is_reached_by_keys(tab: Open) -> None:
+    with tab() as page:
+        keys = page.keyboard
+        # The message has the focus from the start; the route stands behind it.
+        keys.type("By keys alone. " * 80)
+        keys.press("Enter")
+        page.wait_for_url("**/s/*")
+        expect(page.locator(".turn .bar")).to_have_count(1)
+        keys.press("Escape")
+        page.locator("body").press("j")
+        expect(page.locator("#turns .item:focus")).to_have_count(1)
+        keys.press("w")
+        expect(page.locator("#message")).to_be_focused()
+        keys.type("again")
+        keys.press("Enter")
+        expect(page.locator(".turn .bar")).to_have_count(2)
+        switch = page.locator("[data-switch=time]")
+        expect(switch).to_be_enabled()
+        switch.focus()
+        keys.press("Space")
+        expect(switch).to_have_attribute("aria-checked", "true")
+        expect(page.locator("[data-switch=time]")).to_be_enabled()
+        keys.press("?")
+        expect(page.locator("#keys")).to_be_visible()
+        keys.press("Escape")
+        expect(page.locator("#keys")).to_be_hidden()
+        keys.press("/")
+        expect(page.locator("[data-filter]")).to_be_focused()
+        keys.press("Escape")
+        keys.press("d")
+        page.wait_for_url("**/trajectory")
+        keys.press("k")
+        keys.press("[")
+        expect(page.locator(".rows > li:focus .turn-rule")).to_have_count(1)
+        for _ in range(12):
+            if page.locator(".rows > li:focus[data-number]").count():
+                break
+            keys.press("j")
+        keys.press("Enter")
+        expect(page.locator("#inspector")).to_contain_text("Segments in cache order")
+        keys.press("d")
+        page.wait_for_url("**/diff/*/*")
+        keys.press("j")
+        expect(page.locator(".pairs > li:focus")).to_have_count(1)
+
+
+def test_the_ledger_follows_until_somebody_scrolls_up(tab: Open) -> None:
+    with tab() as page:
+        url = begin(page, "Hello. " * 60)
+        for number in range(12):
+            say(page, f"message {number}")
+            expect(page.locator(".turn .bar")).to_have_count(number + 2)
+        with tab(f"{url}/trajectory") as reader:
+            last = reader.locator(".rows > li").last
+            expect(last).to_be_in_viewport()
+            say(page, "while you look")
+            expect(reader.locator(".rows")).to_contain_text("while you look")
+            expect(reader.locator(".rows > li").last).to_be_in_viewport()
+            expect(reader.locator("#follow")).to_be_hidden()
+            reader.locator("#ledger").evaluate("place => { place.scrollTop = 0; }")
+            expect(reader.locator("#follow")).to_be_visible()
+            say(page, "while you look away")
+            expect(reader.locator(".rows")).to_contain_text("while you look away")
+            assert reader.locator("#ledger").evaluate("place => place.scrollTop") < 50
+            reader.locator("#follow").click()
+            expect(reader.locator(".rows > li").last).to_be_in_viewport()
+
+
+def test_a_long_session_is_read_from_its_end_to_its_beginning(tab: Open) -> None:
+    with tab("/s/long/trajectory") as page:
+        expect(page.locator(".rows > li").last).to_be_in_viewport()
+        before = page.locator(".rows > li").count()
+        page.locator("#ledger").evaluate("place => { place.scrollTop = 0; }")
+        page.wait_for_function(
+            "count => document.querySelectorAll('.rows > li').length > count", arg=before
+        )
+        page.fill("[name=q]", "Question 7:")
+        page.press("[name=q]", "Enter")
+        expect(page.locator(".rows > li")).to_have_count(1)
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/trajectory", "/tools", "/usage", "/requests/3", "/diff/2/3"]
+)
+def test_a_phone_shows_every_page_without_scrolling_sideways(tab: Open, path: str) -> None:
+    phone = {"viewport": {"width": 375, "height": 740}, "has_touch": True, "is_mobile": True}
+    with tab(f"/s/long{path}", **phone) as page:
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.evaluate(wide) <= 0
+        page.locator("[data-opens=list]").click()
+        expect(page.locator("#list")).to_be_in_viewport()
+        page.keyboard.press("Escape")
+        expect(page.locator("#list")).not_to_be_in_viewport()
+        if path == "":
+            expect(page.locator("[data-server=time]")).to_have_count(1)
+            page.locator("[data-opens=panel]").click()
+            expect(page.locator("[data-switch=time]")).to_be_in_viewport()
+
+
+def test_what_is_edited_is_sent_again_and_a_fork_goes_its_own_way(tab: Open) -> None:
+    with tab() as page:
+        begin(page, "first version")
+        page.locator(".said.user").hover()
+        page.get_by_role("button", name="Edit and send again").click()
+        page.locator(".editor textarea").fill("second version")
+        page.get_by_role("button", name="Send again", exact=True).click()
+        expect(page.locator(".said.user")).to_have_count(1)
+        expect(page.locator(".said.user")).to_contain_text("second version")
+        expect(page.locator(".turn .bar")).to_have_count(1)
+        parent = page.url
+        page.locator(".said.user").hover()
+        page.get_by_role("button", name="Fork from here").click()
+        page.wait_for_function("address => location.href !== address", arg=parent)
+        expect(page.locator("#turns")).to_contain_text("taken over from")
+
+
+HOSTILE = """<script>window.hit = 1</script><img src=x onerror="window.hit = 2">
+<svg onload="window.hit = 3"><style>body { display: none }</style></svg>
+[link](javascript:window.hit=4) ![pic](https://evil.example/x.png) \x1b[31mred
+<link rel=stylesheet href=https://evil.example/x.css><base href=https://evil.example/>"""
+
+
+def test_hostile_content_runs_nothing_and_loads_nothing(tab: Open) -> None:
+    with tab() as page:
+        url = begin(page, HOSTILE)
+        page.locator("[data-switch=time]").click()
+        expect(page.locator("[data-switch=time]")).to_have_attribute("aria-checked", "true")
+        say(page, '/call time__get_current_time {"timezone": "<img src=x onerror=window.hit=5>"}')
+        asked = page.locator("form.ask")
+        expect(asked.or_(page.locator("details.call")).first).to_be_visible()
+        if asked.count():
+            asked.get_by_role("button", name="Approve").first.click()
+        expect(page.locator(".turn .bar")).to_have_count(2)
+        for path in ("", "/trajectory", "/requests/1", "/tools", "/usage", "/diff/1/2", "/event/3"):
+            page.goto(url + path)
+            assert page.evaluate("window.hit") is None
+            assert page.locator("main img, main iframe, main style, main script").count() == 0
+            expect(page.locator("main")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_has_serious_faults_of_access(tab: Open, theme: str) -> None:
+    with tab("/", color_scheme=theme, bypass_csp=True) as page:
+        url = begin(page, "Hello **there**. `code`\n\n- one\n\n```\nx\n```\n" * 20)
+        page.locator("[data-switch=time]").click()
+        expect(page.locator("[data-server=time] .group-count")).to_have_text("2 tools")
+        say(page, '/call time__get_current_time {"timezone": "Europe/Berlin"}')
+        expect(page.locator("details.call").or_(page.locator("form.ask")).first).to_be_visible()
+        faults: list[str] = []
+        paths = ["/", url, f"{url}/trajectory", f"{url}/trajectory?request=1&at=6", "/s/long/tools"]
+        paths += ["/s/long/usage", "/s/long/diff/2/3", "/s/long/requests/4", "/s/long"]
+        for path in paths:
+            page.goto(path)
+            if path.count("/") == 2:
+                expect(page.locator("[data-switch=git]")).to_be_visible()
+            page.evaluate(AXE)
+            found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+            for each in found["violations"]:
+                if each["impact"] in ("serious", "critical"):
+                    where = [node["target"] for node in each["nodes"][:3]]
+                    faults.append(f"{path}: {each['id']} {each['help']} {where}")
+        assert faults == []
+
+
+def test_less_motion_and_forced_colours_keep_the_page_whole(tab: Open) -> None:
+    with tab("/s/long", reduced_motion="reduce", forced_colors="active") as page:
+        expect(page.locator("h1")).to_have_text(re.compile("Question 1"))
+        expect(page.locator(".strip").first).to_be_visible()
