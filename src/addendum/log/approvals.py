@@ -2,7 +2,8 @@
 
 A batch that waits for a person is in the log as a whole, so that another process can go on with
 it days later: every call of it in real form, and for each tool the digest of the definition that
-the person is asked about.
+the person is asked about. A tool that is defined anew has an event too: no approval outlives the
+definition that it was given for.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
+
+from addendum.log.values import Logged, Media, ToolSchema
 
 
 class AskedCall(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -22,9 +25,12 @@ class AskedCall(Struct, frozen=True, gc=False, omit_defaults=True):
         origin: How it was called.
         definition: Digest of the tool's definition; empty where there is no tool to run.
         reason: Why a person is asked; None if this call needs no answer.
-        refusal: What the model will read if the call is refused already.
+        refusal: What the model will read if the call is refused already, or has run.
         code: Why it is, for programs.
         context: Texts that hooks add behind the results.
+        ran: Whether the call has run: it was started early, and `refusal` is what it gave.
+        is_error: Whether `refusal` says that the call failed.
+        media: Files that belong to what it gave.
     """
 
     call_id: str
@@ -36,6 +42,9 @@ class AskedCall(Struct, frozen=True, gc=False, omit_defaults=True):
     refusal: str | None = None
     code: str | None = None
     context: tuple[str, ...] = ()
+    ran: bool = False
+    is_error: bool = True
+    media: tuple[Media, ...] = ()
 
 
 class DecidedCall(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -56,9 +65,7 @@ class DecidedCall(Struct, frozen=True, gc=False, omit_defaults=True):
     always: bool = False
 
 
-class ApprovalAsked(
-    Struct, frozen=True, gc=False, tag_field="type", tag="approval/asked", omit_defaults=True
-):
+class ApprovalAsked(Logged, frozen=True, tag="approval/asked"):
     """A batch waits for a person; all calls of the step, in the model's order."""
 
     turn: int
@@ -66,9 +73,7 @@ class ApprovalAsked(
     calls: tuple[AskedCall, ...]
 
 
-class ApprovalDecided(
-    Struct, frozen=True, gc=False, tag_field="type", tag="approval/decided", omit_defaults=True
-):
+class ApprovalDecided(Logged, frozen=True, tag="approval/decided"):
     """The batch that waited was decided."""
 
     turn: int
@@ -76,7 +81,7 @@ class ApprovalDecided(
     decisions: tuple[DecidedCall, ...] = ()
 
 
-class AddedContext(Struct, frozen=True, gc=False, tag_field="type", tag="hook/context"):
+class AddedContext(Logged, frozen=True, tag="hook/context"):
     """Text that a hook added behind the results of a round: data without authority.
 
     Attributes:
@@ -90,3 +95,22 @@ class AddedContext(Struct, frozen=True, gc=False, tag_field="type", tag="hook/co
     step: int
     source: str
     text: str
+
+
+class ToolRedefined(Logged, frozen=True, tag="tool/redefined"):
+    """A tool is defined otherwise than the session knew it.
+
+    Attributes:
+        name: The tool.
+        old: Digest of the definition that the session's headers gave last.
+        new: Digest of the definition that it has now.
+        action: What happens: the new one holds (`accept`), holds once a call was approved (`ask`),
+            or is not used in this session (`keep`).
+        tool: The new definition, where it is not used; elsewhere the next header has it.
+    """
+
+    name: str
+    old: str
+    new: str
+    action: Literal["accept", "ask", "keep"] = "accept"
+    tool: ToolSchema | None = None

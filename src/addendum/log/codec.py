@@ -26,17 +26,29 @@ class _Stored(Struct, omit_defaults=True):
     ignorable: bool = False
 
 
+class _Event(Struct):
+    """As `_Stored`, read in one go; a field of `data` that is not known is refused."""
+
+    seq: int
+    time: int
+    data: EventData
+    surface_op: Literal["append"] | Span | None = None
+    sources: tuple[int, ...] = ()
+    ignorable: bool = False
+
+
 class _Type(Struct):
     type: str
 
 
+_event = msgspec.json.Decoder(_Event)
 _envelope = msgspec.json.Decoder(_Stored)
 _type = msgspec.json.Decoder(_Type)
-_data = msgspec.json.Decoder(EventData)
 _fields = msgspec.json.Decoder(dict[str, Raw])
-_known: frozenset[str] = frozenset(
-    str(kind.__struct_config__.tag) for kind in cast("tuple[type[Struct], ...]", EventData.__args__)
-)
+_known: dict[str, type[Struct]] = {
+    str(kind.__struct_config__.tag): kind
+    for kind in cast("tuple[type[Struct], ...]", EventData.__args__)
+}
 
 
 def encode_event(event: Event) -> bytes:
@@ -61,6 +73,15 @@ def decode_event(stored: bytes) -> Event:
         LogError: It is no event.
     """
     try:
+        event = _event.decode(stored)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return _strange(stored, error)
+    return Event(event.seq, event.time, event.data, event.surface_op, event.sources)
+
+
+def _strange(stored: bytes, problem: Exception) -> Event:
+    """Return an event that may be ignored; raise what is wrong with any other."""
+    try:
         envelope = _envelope.decode(stored)
         kind = _type.decode(envelope.data).type
         if kind not in _known:
@@ -71,9 +92,7 @@ def decode_event(stored: bytes) -> Event:
                 "open it with a newer addendum",
                 seq=envelope.seq,
             )
-        # A copy: Raw fields would otherwise keep the whole stored event in memory.
-        data = _data.decode(bytes(envelope.data))
-        unknown = _fields.decode(envelope.data).keys() - {"type", *data.__struct_fields__}
+        unknown = _fields.decode(envelope.data).keys() - {"type", *_known[kind].__struct_fields__}
         if unknown:
             raise UnknownEvent(
                 f"{kind} has a field {min(unknown)!r} that this release does not know; "
@@ -82,4 +101,4 @@ def decode_event(stored: bytes) -> Event:
             )
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LogError(f"the store holds something that is no event: {error}") from error
-    return Event(envelope.seq, envelope.time, data, envelope.surface_op, envelope.sources)
+    raise LogError(f"the store holds something that is no event: {problem}") from problem

@@ -30,7 +30,10 @@ request/sent              no       a request is about to leave
 cache/break               no       a break of the prefix, declared before it happens
 tool/switch               no       somebody switched a server or tool on or off
 tool/policy               no       which tools are bound but refused
+subagent/started, /ended   no       a call opened a child session; what it cost (ignorable)
+tool/redefined            no       a tool is defined anew: old and new digest (ignorable)
 compaction/summary        yes      replaces a span by its summary
+compaction/failed         no       no usable summary came; nothing was replaced (ignorable)
 route/downgrade           no       an endpoint refused tool changes (ignorable)
 ========================  =======  ==============================================================
 """
@@ -41,7 +44,12 @@ from typing import Literal, TypeAlias
 
 from msgspec import Raw, Struct
 
-from addendum.log.approvals import AddedContext, ApprovalAsked, ApprovalDecided
+from addendum.log.approvals import (
+    AddedContext,
+    ApprovalAsked,
+    ApprovalDecided,
+    ToolRedefined,
+)
 from addendum.log.requests import (
     CacheBreak,
     RequestContext,
@@ -49,10 +57,13 @@ from addendum.log.requests import (
     RequestSent,
     RouteDowngrade,
 )
+from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import (
     Call,
     CallForm,
     DeveloperBlock,
+    Logged,
+    Media,
     ToolSchema,
     Usage,
 )
@@ -61,15 +72,25 @@ FORMAT = 1
 """Version of the log format, in `session/start`."""
 
 
-class SessionStart(Struct, frozen=True, tag_field="type", tag="session/start", omit_defaults=True):
-    """A session begins."""
+class SessionStart(Logged, frozen=True, tag="session/start"):
+    """A session begins.
+
+    Attributes:
+        session: Its id.
+        format: Version of the log format.
+        agent: Digest of what the agent's code configures.
+        parent: The session whose call opened it, if one did.
+        excluded: Tools that it can never use, as names or glob patterns.
+    """
 
     session: str
     format: int = FORMAT
     agent: str | None = None
+    parent: str | None = None
+    excluded: tuple[str, ...] = ()
 
 
-class EndSeed(Struct, frozen=True, tag_field="type", tag="session/end-seed"):
+class EndSeed(Logged, frozen=True, tag="session/end-seed"):
     """Events before this one were inherited from `parent`."""
 
     session: str
@@ -77,19 +98,25 @@ class EndSeed(Struct, frozen=True, tag_field="type", tag="session/end-seed"):
     inherited: int
 
 
-class Rewind(Struct, frozen=True, tag_field="type", tag="session/rewind"):
-    """The surface from a turn on was cut."""
+class Rewind(Logged, frozen=True, tag="session/rewind"):
+    """The surface from a turn on was cut.
+
+    Attributes:
+        to_turn: The first turn that was cut.
+        reason: What for: `rewind`, or to say the message otherwise (`edit`) or again (`retry`).
+    """
 
     to_turn: int
+    reason: Literal["rewind", "edit", "retry"] = "rewind"
 
 
-class TurnStart(Struct, frozen=True, tag_field="type", tag="turn/start"):
+class TurnStart(Logged, frozen=True, tag="turn/start"):
     """A turn opens."""
 
     turn: int
 
 
-class TurnEnd(Struct, frozen=True, tag_field="type", tag="turn/end", omit_defaults=True):
+class TurnEnd(Logged, frozen=True, tag="turn/end"):
     """A turn closes."""
 
     turn: int
@@ -97,23 +124,21 @@ class TurnEnd(Struct, frozen=True, tag_field="type", tag="turn/end", omit_defaul
     error: str | None = None
 
 
-class StepStart(Struct, frozen=True, tag_field="type", tag="step/start"):
+class StepStart(Logged, frozen=True, tag="step/start"):
     """A step opens."""
 
     turn: int
     step: int
 
 
-class StepEnd(Struct, frozen=True, tag_field="type", tag="step/end"):
+class StepEnd(Logged, frozen=True, tag="step/end"):
     """A step closes."""
 
     turn: int
     step: int
 
 
-class SystemMessage(
-    Struct, frozen=True, tag_field="type", tag="system/message", omit_defaults=True
-):
+class SystemMessage(Logged, frozen=True, tag="system/message"):
     """The whole effective prompt; the latest one on the surface counts."""
 
     static: str = ""
@@ -125,7 +150,7 @@ class SystemMessage(
         return not (self.static or self.conversation)
 
 
-class UserMessage(Struct, frozen=True, tag_field="type", tag="user/message", omit_defaults=True):
+class UserMessage(Logged, frozen=True, tag="user/message"):
     """What the person wrote.
 
     Attributes:
@@ -139,7 +164,7 @@ class UserMessage(Struct, frozen=True, tag_field="type", tag="user/message", omi
     tail: str | None = None
 
 
-class ServerInstructions(Struct, frozen=True, tag_field="type", tag="server/instructions"):
+class ServerInstructions(Logged, frozen=True, tag="server/instructions"):
     """An MCP server's own instructions: data without authority."""
 
     turn: int
@@ -148,9 +173,7 @@ class ServerInstructions(Struct, frozen=True, tag_field="type", tag="server/inst
     text: str
 
 
-class DeveloperMessage(
-    Struct, frozen=True, tag_field="type", tag="developer/message", omit_defaults=True
-):
+class DeveloperMessage(Logged, frozen=True, tag="developer/message"):
     """What changed in the tool names since the header before (source: tool registry).
 
     Attributes:
@@ -166,9 +189,7 @@ class DeveloperMessage(
     header_seq: int | None = None
 
 
-class AssistantMessage(
-    Struct, frozen=True, gc=False, tag_field="type", tag="assistant/message", omit_defaults=True
-):
+class AssistantMessage(Logged, frozen=True, tag="assistant/message"):
     """The model's answer.
 
     Attributes:
@@ -201,9 +222,7 @@ class AssistantMessage(
     usage: Usage = Usage()
 
 
-class AssistantAttempt(
-    Struct, frozen=True, tag_field="type", tag="assistant/attempt", omit_defaults=True
-):
+class AssistantAttempt(Logged, frozen=True, tag="assistant/attempt"):
     """An answer that failed or was cut; kept for people, never sent again."""
 
     turn: int
@@ -216,8 +235,19 @@ class AssistantAttempt(
     usage: Usage = Usage()
 
 
-class ToolCall(Struct, frozen=True, tag_field="type", tag="tool/call", omit_defaults=True):
-    """A tool is about to start; durable before it does."""
+class ToolCall(Logged, frozen=True, tag="tool/call"):
+    """A tool is about to start; durable before it does.
+
+    Attributes:
+        turn: Turn of the open step.
+        step: The open step.
+        call_id: The call.
+        name: The real tool.
+        arguments: JSON text of what it runs with.
+        origin: How it was called.
+        early: Whether it starts while the answer still streams. If that answer never came whole,
+            no assistant message has the call, and nothing that it gave was used.
+    """
 
     turn: int
     step: int
@@ -225,9 +255,10 @@ class ToolCall(Struct, frozen=True, tag_field="type", tag="tool/call", omit_defa
     name: str
     arguments: str
     origin: Literal["direct", "dispatched"] = "direct"
+    early: bool = False
 
 
-class ToolResult(Struct, frozen=True, tag_field="type", tag="tool/result", omit_defaults=True):
+class ToolResult(Logged, frozen=True, tag="tool/result"):
     """What a call gave.
 
     Attributes:
@@ -238,6 +269,10 @@ class ToolResult(Struct, frozen=True, tag_field="type", tag="tool/result", omit_
         text: What the model reads.
         is_error: Whether it says that the call failed.
         code: Why it failed (`UNKNOWN_TOOL`, `E6` ...), for programs.
+        media: Files that belong to the text, which names each in its place by its number.
+        shown: Bytes of `text` that the model reads, decided before it is first sent; None if all.
+        label: What a later call may refer to it by, told behind the text; None without one.
+        unknown: Labels that its arguments referred to in vain, told behind the text too.
     """
 
     turn: int
@@ -247,9 +282,13 @@ class ToolResult(Struct, frozen=True, tag_field="type", tag="tool/result", omit_
     text: str
     is_error: bool = False
     code: str | None = None
+    media: tuple[Media, ...] = ()
+    shown: int | None = None
+    label: str | None = None
+    unknown: tuple[str, ...] = ()
 
 
-class ToolSwitch(Struct, frozen=True, tag_field="type", tag="tool/switch", omit_defaults=True):
+class ToolSwitch(Logged, frozen=True, tag="tool/switch"):
     """Somebody switched a server or tool on or off.
 
     Attributes:
@@ -267,15 +306,13 @@ class ToolSwitch(Struct, frozen=True, tag_field="type", tag="tool/switch", omit_
     tool: ToolSchema | None = None
 
 
-class ToolPolicy(Struct, frozen=True, tag_field="type", tag="tool/policy", omit_defaults=True):
+class ToolPolicy(Logged, frozen=True, tag="tool/policy"):
     """Tools that stay bound but are refused."""
 
     disabled: tuple[str, ...] = ()
 
 
-class CompactionSummary(
-    Struct, frozen=True, tag_field="type", tag="compaction/summary", omit_defaults=True
-):
+class CompactionSummary(Logged, frozen=True, tag="compaction/summary"):
     """A span of the surface, told in short.
 
     Attributes:
@@ -287,6 +324,20 @@ class CompactionSummary(
 
     text: str
     turn: int = 0
+    route: str | None = None
+    usage: Usage = Usage()
+
+
+class CompactionFailed(Logged, frozen=True, tag="compaction/failed"):
+    """A compaction that replaced nothing.
+
+    Attributes:
+        reason: Why.
+        route: Who answered, if a model did.
+        usage: What that request cost.
+    """
+
+    reason: str
     route: str | None = None
     usage: Usage = Usage()
 
@@ -322,7 +373,11 @@ EventData: TypeAlias = (
     | CacheBreak
     | ToolSwitch
     | ToolPolicy
+    | ToolRedefined
+    | SubagentStarted
+    | SubagentEnded
     | CompactionSummary
+    | CompactionFailed
     | RouteDowngrade
 )
 
@@ -337,7 +392,13 @@ SURFACE_TYPES: tuple[type[Struct], ...] = (
     AddedContext,
     CompactionSummary,
 )
-IGNORABLE_TYPES: tuple[type[Struct], ...] = (RouteDowngrade,)
+IGNORABLE_TYPES: tuple[type[Struct], ...] = (
+    CompactionFailed,
+    RouteDowngrade,
+    SubagentEnded,
+    SubagentStarted,
+    ToolRedefined,
+)
 
 
 class Span(Struct, frozen=True):

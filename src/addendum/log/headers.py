@@ -6,6 +6,8 @@ nothing of wires.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from addendum.log.events import DeveloperMessage, Event, RequestHeader, RequestSent, SystemMessage
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Header, ToolAddition, ToolRemoval
@@ -75,7 +77,13 @@ def _empty(node: Event) -> bool:
 
 
 def log_header(
-    log: SessionLog, header: Header, *, first: bool, series: bool, head: bool = False
+    log: SessionLog,
+    header: Header,
+    *,
+    first: bool,
+    series: bool,
+    head: bool = False,
+    found: Callable[[], Collection[str]] = tuple,
 ) -> bool:
     """Log the header if it says anything new, and the message about changed names.
 
@@ -85,9 +93,11 @@ def log_header(
         first: Whether this is the first request since the session was opened.
         series: Whether a request series starts here.
         head: Whether it becomes the session's new head.
+        found: Names in the header that are to be told as added although the header before had
+            them: deferred tools that a search has shown. Asked once the header is in the log.
 
     Returns:
-        Whether the names of the tools changed.
+        Whether a message about names was logged.
     """
     preceding = log.header
     if preceding is None:
@@ -102,18 +112,22 @@ def log_header(
     elif series:
         reason = "series"
     else:
+        reason = None
+    if reason is not None:
+        log.append(RequestHeader(header, reason, series and reason != "series", head))
+    shown = found()
+    if reason is None and not shown:
         return False
-    event = log.append(RequestHeader(header, reason, series and reason != "series", head))
     # As keys: in order, and quick to ask for with thousands of tools.
     old = dict.fromkeys(tool.name for tool in preceding.header.tools)
     new = dict.fromkeys(tool.name for tool in header.tools)
-    added = [ToolAddition(name) for name in new if name not in old]
+    added = [ToolAddition(name) for name in new if name not in old or name in shown]
     removed = [ToolRemoval(name) for name in old if name not in new]
     if not added and not removed:
         return False
     assert log.turn is not None and log.step is not None
     log.append(
-        DeveloperMessage(log.turn, log.step, (*added, *removed), event.seq if added else None)
+        DeveloperMessage(log.turn, log.step, (*added, *removed), log.header_seq if added else None)
     )
     return True
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
-
 from addendum.log.values import (
     BreakReason,
     CallForm,
     Definitions,
     Header,
     HeaderReason,
+    Logged,
     Projection,
     TailMode,
 )
 
 
-class RequestHeader(
-    Struct, frozen=True, tag_field="type", tag="request/header", omit_defaults=True
-):
+class RequestHeader(Logged, frozen=True, tag="request/header"):
     """A full snapshot of the active tools and settings; written when it differs or restarts.
 
     Attributes:
@@ -40,9 +37,7 @@ class RequestHeader(
         return self.starts_series or self.reason == "series"
 
 
-class RequestContext(
-    Struct, frozen=True, tag_field="type", tag="request/context", omit_defaults=True
-):
+class RequestContext(Logged, frozen=True, tag="request/context"):
     """How an epoch renders. Later overlays and probes act on new epochs only.
 
     Attributes:
@@ -62,6 +57,7 @@ class RequestContext(
         reasoning_bound: Whether signed reasoning is bound to the exact prefix.
         cache_rules: Version of the cache rules.
         rendering: Number of the rendering: anything of ours that decides bytes.
+        shows: Media types that the model takes in results.
     """
 
     route: str
@@ -80,6 +76,7 @@ class RequestContext(
     reasoning_bound: bool = False
     cache_rules: str = ""
     rendering: int = 1
+    shows: tuple[str, ...] = ()
 
     @property
     def form(self) -> CallForm:
@@ -87,7 +84,7 @@ class RequestContext(
         return "dispatch" if self.projection == "dispatch" else "direct"
 
 
-class RequestSent(Struct, frozen=True, tag_field="type", tag="request/sent", omit_defaults=True):
+class RequestSent(Logged, frozen=True, tag="request/sent"):
     """A request is about to leave; everything it is made of is durable.
 
     Attributes:
@@ -109,7 +106,7 @@ class RequestSent(Struct, frozen=True, tag_field="type", tag="request/sent", omi
     purpose: Literal["turn", "compaction"] = "turn"
 
 
-class CacheBreak(Struct, frozen=True, tag_field="type", tag="cache/break", omit_defaults=True):
+class CacheBreak(Logged, frozen=True, tag="cache/break"):
     """The next request will not extend the last one, and why.
 
     Attributes:
@@ -131,9 +128,7 @@ class CacheBreak(Struct, frozen=True, tag_field="type", tag="cache/break", omit_
     drops_reasoning: bool = False
 
 
-class RouteDowngrade(
-    Struct, frozen=True, tag_field="type", tag="route/downgrade", omit_defaults=True
-):
+class RouteDowngrade(Logged, frozen=True, tag="route/downgrade"):
     """An endpoint refused tool-change fields.
 
     Attributes:

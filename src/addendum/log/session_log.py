@@ -12,21 +12,18 @@ from typing import Literal
 
 import anyio
 
-from addendum import encoding
 from addendum.errors import AppendRefused, Conflict, ContentError, LogError
 from addendum.log import codec
-from addendum.log.approvals import AddedContext, ApprovalAsked, ApprovalDecided
+from addendum.log.approvals import ApprovalAsked, ApprovalDecided
+from addendum.log.checks import CHECKED, check, refuse
 from addendum.log.events import (
-    FORMAT,
     SURFACE_TYPES,
     AssistantMessage,
-    DeveloperMessage,
     EndSeed,
     Event,
     EventData,
     RequestHeader,
-    ServerInstructions,
-    SessionStart,
+    RequestSent,
     Span,
     StepEnd,
     StepStart,
@@ -40,20 +37,37 @@ from addendum.log.events import (
     UserMessage,
 )
 from addendum.log.store import Lease, Store
-from addendum.log.surface import Surface
-from addendum.log.values import ToolAddition, ToolRemoval, ToolSchema
+from addendum.log.surface import ON_SURFACE, Surface
 
-_IN_STEP = (
-    DeveloperMessage,
-    AssistantMessage,
-    ToolResult,
-    ToolCall,
-    ServerInstructions,
-    ApprovalAsked,
-    ApprovalDecided,
-    AddedContext,
+_COMMON = frozenset(
+    {
+        TurnStart,
+        TurnEnd,
+        StepStart,
+        StepEnd,
+        UserMessage,
+        AssistantMessage,
+        ToolCall,
+        ToolResult,
+        RequestSent,
+    }
 )
-
+_FOLLOWED = frozenset(
+    {
+        TurnStart,
+        TurnEnd,
+        StepStart,
+        StepEnd,
+        ApprovalAsked,
+        ApprovalDecided,
+        RequestHeader,
+        AssistantMessage,
+        ToolResult,
+        EndSeed,
+        ToolPolicy,
+        ToolSwitch,
+    }
+)
 
 OUTCOME_UNKNOWN = (
     "TOOL_OUTCOME_UNKNOWN",
@@ -88,6 +102,8 @@ class SessionLog:
         disabled: Names of tools that are bound and refused.
         asked: The batch that waits for a person, or None.
         switched_on: Whether a tool or server was ever switched on by hand.
+        rare: The events that are no message, turn, step, call or request: few, and asked for
+            where nothing else counts. Those that replace something are among them.
     """
 
     def __init__(self, session: str, *, clock: Callable[[], int] = now_ms) -> None:
@@ -100,6 +116,7 @@ class SessionLog:
         self.disabled: tuple[str, ...] = ()
         self.asked: ApprovalAsked | None = None
         self.switched_on = False
+        self.rare: list[Event] = []
         self._events: list[Event] = []
         self._clock = clock
         self._headers: dict[int, RequestHeader] = {}
@@ -166,146 +183,57 @@ class SessionLog:
         try:
             encoded = codec.encode_event(event)
         except ContentError as error:
-            raise self._refuse(event, str(error)) from error
+            raise refuse(self, event, str(error)) from error
         self._admit(event)
         self._encoded[seq] = encoded
         return event
 
     def _admit(self, event: Event) -> None:
+        kind, placed = type(event.data), event.surface_op
         try:
-            self._check(event)
-            self.surface.check(event)
+            if kind in CHECKED:
+                check(self, event)
+            # An append of what belongs on the surface is right in any case.
+            if placed != "append" or kind not in ON_SURFACE:
+                self.surface.check(event)
         except AppendRefused as refused:
             refused.session = self.session
             raise
+        self._take(event)
+
+    def _take(self, event: Event) -> None:
+        """Take in an event that was checked, now or in the log it comes from."""
+        kind, placed = type(event.data), event.surface_op
         self._events.append(event)
-        self.surface.apply(event)
-        self._follow(event)
-
-    def _refuse(self, event: Event, why: str) -> AppendRefused:
-        return AppendRefused(f"{event.type} refused: {why}", session=self.session, seq=event.seq)
-
-    def _check(self, event: Event) -> None:
-        data = event.data
-        if isinstance(data, _IN_STEP) and (data.turn, data.step) != (self.turn, self.step):
-            raise self._refuse(
-                event,
-                f"turn {data.turn} step {data.step} is not open "
-                f"(open: turn {self.turn} step {self.step})",
-            )
-        match data:
-            case SessionStart():
-                if event.seq != 0:
-                    raise self._refuse(event, "a session starts once, at seq 0")
-                if data.format > FORMAT:
-                    raise LogError(
-                        f"session {self.session!r} is stored in format {data.format}, and this "
-                        f"release reads up to {FORMAT}; open it with a newer addendum",
-                        session=self.session,
-                        seq=0,
-                    )
-            case TurnStart():
-                if self.turn is not None:
-                    raise self._refuse(event, f"turn {self.turn} is still open")
-                if data.turn != self.turns + 1:
-                    raise self._refuse(event, f"the next turn is {self.turns + 1}")
-            case TurnEnd():
-                if data.turn != self.turn:
-                    raise self._refuse(event, f"turn {data.turn} is not open")
-                if self.step is not None:
-                    raise self._refuse(event, f"step {self.step} is still open")
-                if self._waiting:
-                    raise self._refuse(event, f"call {self._waiting[0]} has no result")
-            case StepStart():
-                if data.turn != self.turn or self.step is not None:
-                    raise self._refuse(event, "its turn is not open, or a step still is")
-            case StepEnd():
-                if (data.turn, data.step) != (self.turn, self.step):
-                    raise self._refuse(event, "it is not the open step")
-                if self._waiting:
-                    raise self._refuse(event, f"call {self._waiting[0]} has no result")
-            case UserMessage():
-                if data.turn != self.turn:
-                    raise self._refuse(event, f"turn {data.turn} is not open")
-            case DeveloperMessage():
-                self._check_developer(event, data)
-            case AssistantMessage():
-                self._check_calls(event, data)
-            case ToolResult():
-                if data.call_id not in self._waiting:
-                    raise self._refuse(event, f"no call {data.call_id!r} waits for a result")
-            case ApprovalAsked():
-                if self.asked is not None or [c.call_id for c in data.calls] != self._waiting:
-                    raise self._refuse(event, "it is not all of the calls that wait for a result")
-            case ApprovalDecided():
-                asked = () if self.asked is None else self.asked.calls
-                if not {d.call_id for d in data.decisions} <= {c.call_id for c in asked}:
-                    raise self._refuse(event, "it decides what was not asked")
-                if self.asked is None:
-                    raise self._refuse(event, "nothing was asked")
-            case AddedContext():
-                if self._waiting:
-                    raise self._refuse(event, f"call {self._waiting[0]} has no result")
-            case _:
-                pass
-
-    def _check_calls(self, event: Event, data: AssistantMessage) -> None:
-        if self._waiting:
-            raise self._refuse(event, f"call {self._waiting[0]} has no result")
-        ids = [call.id for call in data.calls]
-        if not all(ids) or not all(call.name for call in data.calls):
-            raise self._refuse(event, "a call has no id or no name")
-        if len(set(ids)) != len(ids):
-            raise self._refuse(event, "two calls have the same id")
-
-    def _check_developer(self, event: Event, data: DeveloperMessage) -> None:
-        added = [block.tool_name for block in data.content if isinstance(block, ToolAddition)]
-        removed = [block.tool_name for block in data.content if isinstance(block, ToolRemoval)]
-        names = added + removed
-        if len(set(names)) != len(names):
-            raise self._refuse(event, "a name stands in it twice")
-        if bool(added) != (data.header_seq is not None):
-            raise self._refuse(event, "header_seq must be there with an addition, and only then")
-        if data.header_seq is None:
-            return
-        header = self._headers.get(data.header_seq)
-        if header is None:
-            raise self._refuse(event, f"event {data.header_seq} is no earlier header")
-        there: dict[str, list[ToolSchema]] = {}
-        for tool in header.header.tools:
-            there.setdefault(tool.name, []).append(tool)
-        for name in added:
-            matches = there.get(name, [])
-            if len(matches) != 1:
-                raise self._refuse(
-                    event, f"header {data.header_seq} has {len(matches)} tools named {name!r}"
-                )
-            problem = _definition_problem(matches[0].parameters, matches[0].defer_loading)
-            if problem:
-                raise self._refuse(event, f"the definition of {name!r} {problem}")
+        if placed is not None:
+            self.surface.apply(event)
+        if kind not in _COMMON or isinstance(placed, Span):
+            self.rare.append(event)
+        if kind in _FOLLOWED:
+            self._follow(event)
 
     def _follow(self, event: Event) -> None:
         data = event.data
         match data:
+            case StepStart():
+                self.step = data.step
+            case StepEnd():
+                self.step = self.asked = None
+            case AssistantMessage():
+                self._waiting = [call.id for call in data.calls]
+            case ToolResult():
+                self._waiting.remove(data.call_id)
             case TurnStart():
                 self.turn = data.turn
                 self.turns = data.turn
             case TurnEnd():
                 self.turn = None
-            case StepStart():
-                self.step = data.step
-            case StepEnd():
-                self.step = self.asked = None
             case ApprovalAsked():
                 self.asked = data
             case ApprovalDecided():
                 self.asked = None
             case RequestHeader():
                 self._headers[event.seq] = data
-            case AssistantMessage():
-                self._waiting = [call.id for call in data.calls]
-            case ToolResult():
-                self._waiting.remove(data.call_id)
             case EndSeed():
                 self.inherited = data.inherited
             case ToolPolicy():
@@ -360,29 +288,43 @@ class SessionLog:
             LogError: It is damaged; the message names the event.
         """
         log = cls(session, clock=clock)
-        for place, raw in enumerate(stored):
+        log.extend(stored)
+        return log
+
+    def extend(self, stored: Iterable[bytes]) -> None:
+        """Take in stored events that follow on this log's own: those of another writer.
+
+        Raises:
+            UnknownEvent: One is of a required type of a later release.
+            LogError: One is damaged or missing; the message names it.
+        """
+        for place, raw in enumerate(stored, len(self._events)):
             event = codec.decode_event(raw)
             if event.seq != place:
                 raise LogError(
-                    f"session {session!r}: event {place} is missing; restore the store from a copy",
-                    session=session,
+                    f"session {self.session!r}: event {place} is missing; "
+                    "restore the store from a copy",
+                    session=self.session,
                     seq=place,
                 )
-            log._admit(event)
-        log._durable = len(log._events)
-        return log
+            self._admit(event)
+        self._durable = len(self._events)
 
     def until(self, seq: int) -> SessionLog:
         """Return the log as it was before the event with this seq was appended."""
         earlier = SessionLog(self.session, clock=self._clock)
         for event in self._events[:seq]:
-            earlier._admit(event)
+            earlier._take(event)
         return earlier
 
     @property
     def header(self) -> RequestHeader | None:
         """The latest header."""
         return next(reversed(self._headers.values()), None)
+
+    def header_at(self, seq: int) -> RequestHeader | None:
+        """Return the header with this seq, if there is one."""
+        return self._headers.get(seq)
 
     @property
     def header_seq(self) -> int | None:
@@ -401,7 +343,7 @@ class SessionLog:
         end = len(self._events) if upto is None else upto + 1
         child = SessionLog(session, clock=self._clock)
         for event in self._events[:end]:
-            child._admit(event)
+            child._take(event)
         child.append(EndSeed(session, self.session, end))
         child.close_open()
         return child
@@ -441,13 +383,3 @@ class SessionLog:
             self.append(StepEnd(turn, step))
         self.append(TurnEnd(turn, reason, error))
         return True
-
-
-def _definition_problem(parameters: bytes, flag: bool | None) -> str:
-    if flag is False:
-        return "carries a deferral flag that is false; leave it out"
-    try:
-        value = encoding.decode(bytes(parameters))
-    except ContentError:
-        return "has parameters that are no JSON"
-    return "" if isinstance(value, dict) else "has parameters that are no object"

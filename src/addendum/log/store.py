@@ -99,11 +99,21 @@ class Store(Protocol):
         """
         ...
 
-    async def read(self, session: str, start: int = 0) -> list[bytes]:
-        """Return the encoded events from seq `start` on.
+    async def read(self, session: str, start: int = 0, *, limit: int | None = None) -> list[bytes]:
+        """Return the encoded events from seq `start` on, at most `limit`.
 
         Raises:
             SessionMissing: There is no such session.
+        """
+        ...
+
+    async def delete(self, lease: Lease) -> None:
+        """Delete a session with all of its events, and with it the lease.
+
+        Requests are rendered from events, so nothing of what was sent is left.
+
+        Raises:
+            SessionBusy: The lease was given back or taken over.
         """
         ...
 

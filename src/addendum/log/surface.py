@@ -19,6 +19,8 @@ from addendum.log.events import (
 )
 
 _NOTES = (SystemMessage, DeveloperMessage, ServerInstructions)
+ON_SURFACE: frozenset[type] = frozenset(SURFACE_TYPES)
+"""The types of events that have a place on the surface."""
 
 
 def _notes_of(nodes: Iterable[Event]) -> dict[type, list[Event]]:
@@ -69,7 +71,7 @@ class Surface:
 
     def check(self, event: Event) -> None:
         """Raise `AppendRefused` if the event may not join the surface as it says."""
-        on_surface = isinstance(event.data, SURFACE_TYPES)
+        on_surface = type(event.data) in ON_SURFACE
         if on_surface != (event.surface_op is not None):
             raise AppendRefused(
                 f"{event.type} {'needs' if on_surface else 'has no'} place on the surface",
@@ -105,5 +107,5 @@ class Surface:
             self.notes = _notes_of(self.nodes)
         else:
             self.nodes.append(event)
-            if isinstance(event.data, _NOTES):
+            if type(event.data) in self.notes:
                 self.notes[type(event.data)].append(event)

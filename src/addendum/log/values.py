@@ -9,6 +9,21 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from addendum import encoding
 
 
+class Logged(
+    Struct,
+    frozen=True,
+    gc=False,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    tag_field="type",
+):
+    """How every event is made: frozen, named by its `type`, and nothing but what is known of it.
+
+    A field that this release does not know is refused: it could be content. As an event is part of
+    no cycle, the garbage collector need not look at it.
+    """
+
+
 class ToolSchema(Struct, frozen=True, omit_defaults=True):
     """A tool as the model sees it.
 
@@ -79,6 +94,24 @@ class Call(Struct, frozen=True, omit_defaults=True):
     name: str
     arguments: str
     origin: Literal["direct", "dispatched"] = "direct"
+
+
+class Media(Struct, frozen=True):
+    """A file in a result, in no wire's form.
+
+    Attributes:
+        media_type: What it is by its own bytes: `image/png`, `image/jpeg`, `image/gif`,
+            `image/webp` or `application/pdf`.
+        data: Its bytes in base64, with padding.
+    """
+
+    media_type: str
+    data: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return len(self.data) * 3 // 4 - self.data[-2:].count("=")
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):

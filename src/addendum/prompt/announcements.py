@@ -102,7 +102,7 @@ def tool_update(
     return f"<tool_update>{encoding.encode(body).decode()}</tool_update>"
 
 
-def tool_notice(added: bool, off: Iterable[str]) -> str:
+def tool_notice(added: bool, off: Iterable[str], back: Iterable[str] = ()) -> str:
     """Render what a developer message says of a change where removals are told in text.
 
     It holds names only: no text of a third party gets the role's authority.
@@ -110,8 +110,11 @@ def tool_notice(added: bool, off: Iterable[str]) -> str:
     Args:
         added: Whether definitions stand in front of it.
         off: Every name that is defined and cannot be called now.
+        back: Names that were off and can be called again, by the definition they had.
     """
     said = ["The tools defined just now are added to those defined before."] if added else []
+    if names := ", ".join(back):
+        said.append(f"Available again: {names}.")
     if names := ", ".join(off):
         said.append(f"Not available now, do not call: {names}.")
     return " ".join([*said, "All others stay available."])
@@ -132,6 +135,23 @@ def added_context(source: str, text: str) -> str:
     """
     name = escape(source).replace('"', "'")
     return f'<added_context tool="{name}">\n{escape(text)}\n</added_context>'
+
+
+def output_note(label: str | None, unknown: Iterable[str]) -> str:
+    """Render what stands behind a result that can be referred to, or whose call referred in vain.
+
+    Args:
+        label: Its label.
+        unknown: Labels that no result has.
+    """
+    said: list[str] = []
+    if names := ", ".join(f"{{{{{name}}}}}" for name in unknown):
+        said.append(f"\n\n[There is no output {names}; it was passed on as written.]")
+    if label is not None:
+        said.append(
+            f"\n\n[To pass this output on, write {{{{{label}}}}} in the arguments of a later call.]"
+        )
+    return "".join(said)
 
 
 def turn_instructions(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from msgspec import Raw, Struct
 
 from addendum.log.events import RequestContext
-from addendum.log.values import ToolSchema
+from addendum.log.values import Media, ToolSchema
 
 Key: TypeAlias = tuple[int, int]
 
@@ -41,6 +41,7 @@ class Text(Struct, frozen=True, gc=False):
         text: What is sent.
         purpose: What it is there for.
         scoped: Whether the provider clears it at the next user message.
+        media: Files behind the text, on wires whose results take none.
     """
 
     key: Key
@@ -48,16 +49,18 @@ class Text(Struct, frozen=True, gc=False):
     text: str
     purpose: Purpose
     scoped: bool = False
+    media: tuple[Media, ...] = ()
 
 
 class Result(Struct, frozen=True, gc=False):
-    """The result of a call."""
+    """The result of a call; its files stand behind its text."""
 
     key: Key
     call_id: str
     name: str
     text: str
     is_error: bool = False
+    media: tuple[Media, ...] = ()
 
 
 class Use(Struct, frozen=True, gc=False):
@@ -77,12 +80,14 @@ class Native(Struct, frozen=True, gc=False):
         raw: One JSON value.
         kind: Its `type`, where it has one.
         unpaired: Whether the reasoning that led to it is left out.
+        reasons: Whether reasoning stands inside it, or stood there before it was left out.
     """
 
     key: Key
     raw: Raw
     kind: str
     unpaired: bool = False
+    reasons: bool = False
 
 
 class Change(Struct, frozen=True, gc=False):
@@ -135,6 +140,7 @@ class Prompt(Struct, frozen=True):
         chain: Identity of the settled list.
         cache_key: Digest of head and static text, the same in every conversation.
         changes: Whether a block tells a change natively.
+        images: Whether a block holds an image, on wires whose cache asks for that.
     """
 
     context: RequestContext
@@ -149,6 +155,7 @@ class Prompt(Struct, frozen=True):
     chain: int
     cache_key: str
     changes: bool = False
+    images: bool = False
 
     @property
     def blocks(self) -> Sequence[Block]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
-from msgspec import Struct, structs
+from msgspec import Raw, Struct, structs
 
 from addendum.log.events import (
     AssistantMessage,
@@ -27,7 +27,7 @@ from addendum.log.events import (
     UserMessage,
 )
 from addendum.log.values import BreakReason, Config
-from addendum.prompt.blocks import Block, Native, Prompt
+from addendum.prompt.blocks import Block, Change, Native, Prompt
 from addendum.prompt.projector import REASONING
 from addendum.prompt.updates import plain
 
@@ -62,6 +62,8 @@ def difference(
     ]
     if before.context.betas != after.context.betas:
         changed.append("betas")
+    if before.images != after.images:
+        changed.append("images")
     if not changed:
         return found
     detail = ", ".join(changed)
@@ -105,15 +107,19 @@ def _is_reasoning(block: Block) -> bool:
 
 
 def _paired(block: Block) -> Block:
-    """Return an item as it was before its reasoning went."""
-    if isinstance(block, Native) and block.unpaired:
+    """Return an item as it was before its reasoning went, or what both have in common."""
+    if isinstance(block, Native) and (block.unpaired or block.reasons):
         seq, part = block.key
-        return structs.replace(block, key=(seq, -1 - part), unpaired=False)
+        key = (seq, -1 - part) if block.unpaired else block.key
+        raw = Raw(b"") if block.reasons else block.raw
+        return structs.replace(block, key=key, raw=raw, unpaired=False)
     return block
 
 
 def _reasons(blocks: Iterable[Block]) -> bool:
-    return any(map(_is_reasoning, blocks))
+    return any(
+        isinstance(block, Native) and (block.kind in REASONING or block.reasons) for block in blocks
+    )
 
 
 def cause(
@@ -164,14 +170,31 @@ def cause(
     if any(header.new_series for header in headers):
         return "explicit series", ""
     native = after.context.projection in ("addition-only", "in-history")
-    # By value nothing in front of a change ever moves: a difference there is no change of tools.
-    if headers and native and after.context.definitions == "by-reference":
+    # By value nothing in front of a change ever moves, unless a definition has to be replaced.
+    if headers and native and after.context.definitions == "by-value":
+        changed = [] if after.context.redefine else _replaced(before, after)
+        return ("redefinition", ", ".join(changed)) if changed else None
+    if headers and native:
         changed = _redefined(before, after, headers)
         if changed:
             return "redefinition", ", ".join(changed)
         if after.context.projection == "addition-only":
             return "removal or restore", ""
     return None
+
+
+def _replaced(before: Prompt, after: Prompt) -> list[str]:
+    """Return names whose definition stands where another one stood."""
+    known, now = _definitions(before), _definitions(after)
+    return [name for name, identity in now.items() if known.get(name, identity) != identity]
+
+
+def _definitions(prompt: Prompt) -> dict[str, str]:
+    found = {tool.name: plain(tool).identity() for tool in prompt.tools}
+    for block in prompt.blocks:
+        if isinstance(block, Change) and block.definition is not None:
+            found[block.name] = block.definition.identity()
+    return found
 
 
 def _redefined(before: Prompt, after: Prompt, headers: Sequence[RequestHeader]) -> list[str]:

@@ -26,53 +26,79 @@ class Positions:
     Attributes:
         human: Index of the newest human message, or None.
         human_seq: Its seq.
-        human_tail: Whether its turn has instructions of its own.
+        lasting: Index in front of which blocks stand in later turns too; None for all of them.
+
+    Args:
+        first_tail_behind: Whether a moved tail stands behind the first message of all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, first_tail_behind: bool = False) -> None:
         self.human: int | None = None
         self.human_seq = -1
-        self.human_tail = False
-        self._answered: tuple[int, int | None, bool] | None = None
+        self.lasting: int | None = None
+        self._ends = False
+        self._first_behind = first_tail_behind
+        self._answered: tuple[int, int | None, int | None] | None = None
 
     def copy(self) -> Positions:
         """Return a copy to go on with."""
-        other = Positions()
-        other.take_human(self.human, self.human_seq, self.human_tail)
-        other._answered = self._answered
+        other = Positions(first_tail_behind=self._first_behind)
+        other.human, other.human_seq, other.lasting = self.human, self.human_seq, self.lasting
+        other._answered, other._ends = self._answered, self._ends
         return other
 
-    def take_human(self, index: int | None, seq: int, tail: bool) -> None:
-        """Note a human message."""
-        self.human, self.human_seq, self.human_tail = index, seq, tail
+    def take_human(self, index: int, seq: int, tail: bool, *, fleeting: bool = False) -> None:
+        """Note a human message.
+
+        Args:
+            index: Its index.
+            seq: Its seq.
+            tail: Whether instructions stand beside it for this turn only.
+            fleeting: Whether what the turn's first request ended with is the last that lasts.
+        """
+        self.human, self.human_seq = index, seq
+        self.lasting = self.tail_at(index) if tail else None
+        self._ends = fleeting and not tail
+
+    def tail_at(self, human: int) -> int:
+        """Return the index of the block that the tail of a human message stands in front of."""
+        return human + (self._first_behind and human == 0)
 
     def answered(self, end: int) -> None:
         """Note that a request of this route that ended in front of `end` was answered."""
-        self._answered = (end, self.human, self.human_tail)
+        if self._ends and self.lasting is None:
+            self.lasting = end
+        self._answered = (end, self.human, self.lasting)
 
     def stored_end(self) -> int | None:
         """Return the index of the last block that the last answered request could store for us.
 
-        Instructions that stood in front of its human message vanish with their turn: what a request
-        of an earlier turn stored behind them is lost, whether or not this turn has some.
+        Instructions that stood beside its human message vanish with their turn, and so does
+        reasoning that was bound to them: what a request of an earlier turn stored behind them is
+        lost, whether or not this turn has some.
         """
         if self._answered is None:
             return None
-        end, human, tail = self._answered
-        if tail and human is not None and human != self.human:
-            return human - 1 if human > 0 else None
+        end, human, lasting = self._answered
+        if lasting is not None and human != self.human:
+            return lasting - 1 if lasting > 0 else None
         return end - 1
+
+
+_UNMARKED = ("thinking", "redacted_thinking", "reasoning", "server_", "code_execution_", "web_")
 
 
 def markable(block: Block) -> bool:
     """Say whether a block may carry a mark."""
     match block:
         case Text():
-            return bool(block.text.strip()) and not block.scoped
+            return bool(block.text.strip()) and not block.scoped and not block.media
         case Native():
-            return block.kind not in ("thinking", "redacted_thinking", "reasoning") and not (
-                block.kind == "text" and b'"text":""' in bytes(block.raw)
-            )
+            raw = bytes(block.raw)
+            if block.kind == "text":
+                return b'"text":""' not in raw
+            # Nor what the provider's own tools called or gave (langchain-ai/langchain#34542).
+            return not block.kind.startswith(_UNMARKED) and b'"caller":{"type":"code' not in raw
         case Result() | Use() | Change():
             return True
 
@@ -95,10 +121,16 @@ class _Sequence:
     """Settled and open blocks as one sequence, without copying."""
 
     def __init__(
-        self, settled: Sequence[Block], opened: Sequence[Block], *, runs: bool, text_only: bool
+        self,
+        settled: Sequence[Block],
+        opened: Sequence[Block],
+        *,
+        runs: bool,
+        text_only: bool,
+        input_only: bool,
     ) -> None:
         self._settled, self._open, self._count = settled, opened, len(settled)
-        self._runs, self._text_only = runs, text_only
+        self._runs, self._text_only, self._input_only = runs, text_only, input_only
 
     def __len__(self) -> int:
         return self._count + len(self._open)
@@ -108,6 +140,8 @@ class _Sequence:
 
     def last_markable(self, end: int) -> int | None:
         """Return the index of the last markable block in front of `end`."""
+        if self._input_only:
+            return self.last_input(end, ("user",))
         for index in range(min(end, len(self)) - 1, -1, -1):
             if markable(self[index]) and not (self._text_only and self._beside_tools(index)):
                 return index
@@ -156,6 +190,7 @@ def plan_marks(
     lookback: int = 20,
     runs: bool = True,
     text_only: bool = False,
+    input_only: bool = False,
     implicit: bool = False,
     fleeting: bool = False,
 ) -> Marks:
@@ -172,6 +207,8 @@ def plan_marks(
         lookback: Positions that a read walks back from a mark, the mark's own included.
         runs: Whether a run of calls, or of results, is one position.
         text_only: Whether marks stand only on prompt text and in messages of text alone.
+        input_only: Whether marks stand only on text of what goes in. Then an answer is one block
+            with any number of positions, and the lagging mark is never left out for the tools'.
         implicit: Whether the provider stores the end of the latest user message or result by
             itself.
         fleeting: Whether reasoning leaves with its turn, so that little behind its human message
@@ -179,7 +216,7 @@ def plan_marks(
     """
     if not limit:
         return Marks()
-    blocks = _Sequence(settled, opened, runs=runs, text_only=text_only)
+    blocks = _Sequence(settled, opened, runs=runs, text_only=text_only, input_only=input_only)
     stored = positions.stored_end()
     if implicit:
         ends = (tail_at, None if stored is None else stored + 1)
@@ -203,7 +240,11 @@ def plan_marks(
         # The first mark behind the stored end is the one that has to find it again.
         finder = end if history is None or (lag is not None and lag >= history) else history
         far = max(lookback - ROOM, 0)
-        wide = lag is not None and finder is not None and blocks.width(lag, finder) > far
+        wide = (
+            lag is not None
+            and finder is not None
+            and (input_only or blocks.width(lag, finder) > far)
+        )
         if system:
             order.append(("system", 0))
         if history is not None:

@@ -20,6 +20,7 @@ from addendum.log.events import (
     DeveloperMessage,
     Event,
     RequestContext,
+    RequestHeader,
     ServerInstructions,
     SystemMessage,
     ToolResult,
@@ -27,7 +28,7 @@ from addendum.log.events import (
 )
 from addendum.log.session_log import SessionLog
 from addendum.prompt import announcements
-from addendum.prompt.blocks import Block, Change, Prompt, Text
+from addendum.prompt.blocks import Block, Change, Prompt, Result, Text
 from addendum.prompt.marks import Positions, plan_marks
 from addendum.prompt.rounds import Group, Rounds, fleeting
 from addendum.prompt.updates import Telling, Told, by_history, never_without_tools
@@ -57,7 +58,7 @@ class Projector:
         self._settled_told: Told | None = None
         self._settled_for = (-1, -1)
         self._key = ""
-        self._key_for: tuple[object, str] | None = None
+        self._key_for: object = None
         self._system: tuple[SystemMessage | None, tuple[Text, ...]] = (None, ())
         self._head = -1
         self._reset()
@@ -66,12 +67,12 @@ class Projector:
         self._chain = next(_chains)
         self._blocks: list[Block] = []
         self._nodes = 0
-        self._positions = Positions()
+        self._positions = Positions(first_tail_behind=self.facts.first_tail_behind)
         self._used: dict[int, tuple[Block, ...]] = {}
         self._silent: set[int] = set()
         self._last_assistant: int | None = None
         self._prompt: Event | None = None
-        self._changes = False
+        self._changes = self._images = False
         self._rounds = Rounds(self.context, self.facts)
 
     # -- the request ------------------------------------------------------------------------
@@ -112,7 +113,8 @@ class Projector:
         moved = self._moved_tail(nodes)
         if moved is not None and not self.context.caching:
             system, moved = (*system, msgspec.structs.replace(moved, role="system")), None
-        at = len(self._blocks) + len(opened) if positions.human is None else positions.human
+        human = positions.human
+        at = len(self._blocks) + len(opened) if human is None else positions.tail_at(human)
         marks = plan_marks(
             told.tools,
             system,
@@ -125,6 +127,7 @@ class Projector:
             lookback=self.facts.lookback,
             runs=self.facts.runs,
             text_only=self.facts.text_marks,
+            input_only=self.facts.input_marks,
             fleeting=fleeting(self.context),
         )
         return Prompt(
@@ -138,8 +141,9 @@ class Projector:
             at,
             marks,
             self._chain,
-            self._cache_key(source),
+            self._cache_key(log.events),
             self._changes or any(isinstance(block, Change) for block in opened),
+            self.facts.images_count and (self._images or any(map(_has_image, opened))),
         )
 
     def _human(self, nodes: Sequence[Event]) -> int:
@@ -174,14 +178,17 @@ class Projector:
             self._used.items() <= told.updates.items() and self._silent.isdisjoint(told.updates)
         )
 
-    def _cache_key(self, source: SystemMessage | None) -> str:
-        """Return the digest of the session's head and static text, kept while they stay."""
+    def _cache_key(self, events: Sequence[Event]) -> str:
+        """Return the digest of the session's head and of the static text that it began with.
+
+        Another key finds nothing, so it changes with the head alone.
+        """
         head = self._ledger.head if self._ledger.consumed else self._history.head
-        static = source.static if source else ""
-        if self._key_for is None or self._key_for[0] is not head or self._key_for[1] != static:
+        # Empty heads are all one object.
+        if self._key_for is not head or not head:
             names = [tool.identity() for tool in head if not tool.defer_loading]
-            self._key = encoding.digest(encoding.encode([names, static]))[:32]
-            self._key_for = (head, static)
+            self._key = encoding.digest(encoding.encode([names, _static_of_head(events)]))[:32]
+            self._key_for = head
         return self._key
 
     # -- prompt text ------------------------------------------------------------------------
@@ -223,6 +230,7 @@ class Projector:
         fresh = nodes[self._nodes : last]
         said, _ = self._say(self._rounds, fresh, told, floor, self._positions, settling=True)
         self._changes = self._changes or any(isinstance(block, Change) for block in said)
+        self._images = self._images or any(map(_has_image, said))
         self._blocks.extend(said)
         self._nodes = last
 
@@ -322,9 +330,27 @@ def project(
     return Projector(context, facts).prompt(log, instruction=instruction, floor=floor)
 
 
+def _static_of_head(events: Sequence[Event]) -> str:
+    """Return the static text that was in force when the session's head was logged."""
+    static = latest = ""
+    first = True
+    for event in events:
+        if isinstance(event.data, SystemMessage):
+            latest = event.data.static
+        elif isinstance(event.data, RequestHeader) and (first or event.data.head):
+            static, first = latest, False
+    return static
+
+
 def _system_texts(source: SystemMessage | None) -> tuple[Text, ...]:
     parts = enumerate((source.static, source.conversation)) if source else ()
     return tuple(Text((-1, part), "system", text, "prompt") for part, text in parts if text)
+
+
+def _has_image(block: Block) -> bool:
+    return isinstance(block, Result) and any(
+        each.media_type.startswith("image/") for each in block.media
+    )
 
 
 def _identical(one: Sequence[object], other: Sequence[object]) -> bool:

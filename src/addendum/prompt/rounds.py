@@ -23,11 +23,13 @@ from addendum.log.events import (
     ToolResult,
     UserMessage,
 )
-from addendum.log.values import Call
+from addendum.log.values import Call, Media
 from addendum.prompt import announcements
 from addendum.prompt.announcements import escape, escape_json
 from addendum.prompt.blocks import Block, Native, Result, Text, Use
+from addendum.prompt.long_results import shown
 from addendum.prompt.marks import Positions
+from addendum.prompt.media import Shown
 from addendum.prompt.updates import Told
 from addendum.prompt.wire_facts import REASONING, WireFacts
 from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME, rewrite_direct_call
@@ -77,6 +79,7 @@ class Rounds:
         self._waiting: list[Block] = []
         self._tail: str | None = None
         self._ids: dict[str, str] = {}
+        self._shown = Shown(context.shows)
         # Which answer each id belongs to. Saying a round again gives it the same ids.
         self._given: dict[str, int] = {}
 
@@ -85,6 +88,7 @@ class Rounds:
         copy = Rounds(self._context, self._facts)
         copy._waiting, copy._tail = self._waiting, self._tail
         copy._ids, copy._given = self._ids, self._given
+        copy._shown = self._shown.copy()
         return copy
 
     def say(self, group: Group, index: int, positions: Positions) -> list[Block]:
@@ -93,10 +97,14 @@ class Rounds:
         later: list[Block] = []
         human = any(isinstance(node.data, UserMessage) for node in group.users)
         wait = self._facts.waits and not human
+        leaves = fleeting(self._context)
+        apart: list[Text] = []
         for node in group.users:
             data = node.data
             match data:
                 case UserMessage():
+                    said.extend(apart)
+                    apart = []
                     self._tail = data.tail
                     if data.tail is not None and self._context.tail == "kept":
                         text = announcements.turn_instructions(data.tail)
@@ -104,20 +112,21 @@ class Rounds:
                     positions.take_human(
                         index + len(said),
                         node.seq,
-                        fleeting(self._context)
-                        or (data.tail is not None and self._context.tail == "moved"),
+                        (data.tail is not None and self._context.tail == "moved")
+                        or (leaves and not self._facts.input_marks),
+                        fleeting=leaves,
                     )
                     said.append(Text((node.seq, 0), "user", escape(data.text), "human"))
                 case ToolResult():
-                    said.append(
-                        Result(
-                            (node.seq, 0),
-                            self._ids.get(data.call_id, data.call_id),
-                            data.name,
-                            escape(data.text),
-                            data.is_error,
-                        )
-                    )
+                    call_id = self._ids.get(data.call_id, data.call_id)
+                    media, note = self._shown.take(data.media) if data.media else ((), "")
+                    if media and self._facts.media_apart:
+                        apart.append(_apart(node.seq, data.name, call_id, media))
+                        media = ()
+                    text = escape(shown(data.text, data.shown)) + note
+                    text += announcements.output_note(data.label, data.unknown)
+                    key = (node.seq, 0)
+                    said.append(Result(key, call_id, data.name, text, data.is_error, media))
                 case AddedContext():
                     text = announcements.added_context(data.source, data.text)
                     last = said[-1] if said else None
@@ -136,6 +145,7 @@ class Rounds:
                     said.append(Text((node.seq, 0), "user", text, "summary"))
                 case _:  # pragma: no cover - _join admits no other
                     pass
+        said.extend(apart)
         native = [block for block in group.updates if not _user_text(block)]
         if native and not group.users:
             raise UnsupportedContent(
@@ -179,9 +189,15 @@ class Rounds:
                     continue
                 if guard and kind not in REASONING:
                     raw = _escaped(raw)
+                bare = raw if self._facts.bare is None else self._facts.bare(raw)
+                reasons = bare is not raw
+                if reasons and node.seq < floor:
+                    raw, unpaired = bare, True
+                    if not bytes(raw):
+                        continue
                 # Without its reasoning it is another content, so it has another key.
                 key = (node.seq, -1 - part if unpaired else part)
-                said.append(Native(key, raw, kind, unpaired))
+                said.append(Native(key, raw, kind, unpaired, reasons))
         else:
             if data.text.strip():
                 said.append(Text((node.seq, 0), "assistant", escape(data.text), "answer"))
@@ -209,15 +225,25 @@ class Rounds:
 
         It is its own where the route takes it and no earlier answer has used it; else a digest.
         """
-        sent = given if re.fullmatch(self._facts.call_id, given) else _digest_id(given)
+        pattern = self._facts.call_id
+        sent = given if re.fullmatch(pattern, given) else _digest_id(given, pattern)
         if self._given.get(sent, seq) != seq:
-            sent = _digest_id(f"{seq} {given}")
+            sent = _digest_id(f"{seq} {given}", pattern)
         self._given[sent] = seq
         return sent
 
 
-def _digest_id(text: str) -> str:
-    return f"call_{encoding.digest(text)[:24]}"
+def _digest_id(text: str, pattern: str) -> str:
+    usual = f"call_{encoding.digest(text)[:24]}"
+    # Some take nine letters and digits, and nothing else.
+    return usual if re.fullmatch(pattern, usual) else encoding.digest(text)[:9]
+
+
+def _apart(seq: int, tool: str, call_id: str, media: tuple[Media, ...]) -> Text:
+    """Return the user message that holds a result's files where the result itself cannot."""
+    said = f"The files of the result of call {call_id}, in their order."
+    text = announcements.added_context(tool, said)
+    return Text((seq, 3), "user", text, "context", media=media)
 
 
 def _user_text(block: Block) -> bool:

@@ -22,7 +22,7 @@ from addendum.log.events import (
 )
 from addendum.log.values import DeveloperText, ToolAddition, ToolSchema
 from addendum.prompt import announcements
-from addendum.prompt.blocks import Block, Change, Text
+from addendum.prompt.blocks import Block, Change, Key, Text
 from addendum.tools.dispatcher import CALL_TOOL, CALL_TOOL_TEXT, TOOL_DISPATCHER_NAME
 from addendum.tools.history import ToolHistory, project_tool_updates
 from addendum.tools.ledger import LedgerUpdate
@@ -153,7 +153,7 @@ class ByValue:
         """Return the blocks that tell an update."""
         offered, defined = self._offered, self._defined
         blocks: list[Block] = []
-        for tool in update.added + update.redefined:
+        for tool in update.added + update.found + update.redefined:
             again = tool in update.redefined
             key = (update.seq, len(blocks))
             identity = tool.identity()
@@ -172,6 +172,64 @@ class ByValue:
             said = announcements.tool_notice(bool(blocks), off)
             blocks.append(Text((update.seq, len(blocks)), "system", said, "announcement"))
         return tuple(blocks)
+
+
+def by_unique_name(head: Sequence[ToolSchema], updates: Sequence[LedgerUpdate]) -> Told:
+    """Tell changes by value where a name is defined once for ever (Kimi).
+
+    A removal is told in text, and so is the return of what was removed: its definition stands. A
+    tool that is redefined gets its new definition where the old one stands, since nothing else
+    can replace it: the prefix breaks there.
+
+    Args:
+        head: Tools of the session's head header.
+        updates: The ledger's updates.
+    """
+    tools = {tool.name: tool for tool in head if not tool.defer_loading}
+    offered = {name: tool.identity() for name, tool in tools.items()}
+    places: dict[str, tuple[list[Block], int]] = {}
+    rows: list[tuple[int, list[Block]]] = []
+    for update in updates:
+        blocks: list[Block] = []
+        back: list[str] = []
+        # Of a flagged tool that was never told nothing is told anew either.
+        again = [tool for tool in update.redefined if tool.name in offered]
+        for tool in map(plain, (*update.added, *update.found, *again)):
+            name, identity = tool.name, tool.identity()
+            if offered.get(name) == identity:
+                continue
+            if name in tools:
+                tools[name] = tool
+            elif name in places:
+                row, at = places[name]
+                # Other content has another key.
+                key = (update.seq, 10_000 + len(offered))
+                row[at] = _defines(row[at], key, tool)
+            else:
+                places[name] = (blocks, len(blocks))
+                blocks.append(Change((update.seq, len(blocks)), name, True, tool))
+            if name not in offered and places.get(name, (None, 0))[0] is not blocks:
+                back.append(name)
+            offered[name] = identity
+        gone = [name for name in update.removed if name in offered]
+        for name in gone:
+            del offered[name]
+        if blocks or back or gone:
+            off = [name for name in (*tools, *places) if name not in offered]
+            said = announcements.tool_notice(bool(blocks), off, back)
+            blocks.append(Text((update.seq, len(blocks)), "system", said, "announcement"))
+        rows.append((update.anchor, blocks))
+    told: dict[int, tuple[Block, ...]] = {}
+    for anchor, blocks in rows:
+        if blocks:
+            told[anchor] = (*told.get(anchor, ()), *blocks)
+    return Told(tuple(tools.values()), told)
+
+
+def _defines(block: Block, key: Key, tool: ToolSchema) -> Block:
+    """Return an addition with another definition; itself if it is the same."""
+    known = isinstance(block, Change) and block.definition == tool
+    return block if known else Change(key, tool.name, True, tool)
 
 
 class ByDispatch:
@@ -206,6 +264,8 @@ class ByDispatch:
             else:
                 added.append(tool)
             offered[tool.name] = identity
+        # The result of the search has told of what it found.
+        offered.update({tool.name: tool.identity() for tool in update.found})
         # A flagged tool that no announcement has told of is nothing to the model: search knows it.
         for tool in update.redefined:
             identity = tool.identity()
@@ -225,6 +285,12 @@ class ByDispatch:
             added, changed, restored, removed, dispatcher=TOOL_DISPATCHER_NAME
         )
         return (Text((update.seq, 0), "user", text, "announcement"),)
+
+
+def _unique(context: RequestContext) -> bool:
+    """Say whether a name that is defined in the history can never be defined again."""
+    native = context.projection in ("in-history", "addition-only")
+    return native and context.definitions == "by-value" and context.readd == "text"
 
 
 class Telling:
@@ -251,6 +317,11 @@ class Telling:
             updates: The ledger's updates.
         """
         teller, seen = self._teller, self._seen
+        if _unique(self._context):
+            if self._head is not head or updates is not seen:
+                self._head, self._seen = head, updates
+                self._told = by_unique_name(head, updates)
+            return self._told
         if teller is not None and self._head is head:
             if updates is seen:
                 return self._told
@@ -283,6 +354,7 @@ __all__ = [
     "Told",
     "bound_tools",
     "by_history",
+    "by_unique_name",
     "plain",
     "with_placeholder",
 ]

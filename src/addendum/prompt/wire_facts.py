@@ -34,9 +34,18 @@ class WireFacts(Struct, frozen=True):
         lookback: Positions that a read walks back from a mark, the mark's own included.
         runs: Whether a run of calls, or of results, is one position.
         text_marks: Whether marks stand only on prompt text and in messages of text alone.
+        input_marks: Whether marks stand only on text of what goes in: a prompt, a person, a result.
+        first_tail_behind: Whether a moved tail stands behind the human message while that is the
+            first message of all.
         needs_tools: Whether a history with calls is refused without any declared tool.
+        bare: Takes reasoning out of a native item that holds more than that: gives another one, an
+            empty one where nothing is left, or the same object where there is none. None where
+            reasoning is items of its own.
         kind: Tells the kind of a native item, in the words of `REASONING`, `tool_use` and `text`.
         call_id: Regular expression that a whole call id must match.
+        media_apart: Whether files of results stand in a user message behind them.
+        images_count: Whether the cache of the messages is lost with the first image among them,
+            and with the last one's going.
     """
 
     waits: bool = False
@@ -46,6 +55,11 @@ class WireFacts(Struct, frozen=True):
     lookback: int = 20
     runs: bool = True
     text_marks: bool = False
+    input_marks: bool = False
+    first_tail_behind: bool = False
     needs_tools: bool = False
+    bare: Callable[[Raw], Raw] | None = None
     kind: Callable[[Raw], str] = item_type
     call_id: str = r"[A-Za-z0-9_-]{1,64}"
+    media_apart: bool = False
+    images_count: bool = False

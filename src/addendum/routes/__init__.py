@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from addendum.routes.choose import (
+    MESSAGE_TOOLS,
     SYSTEM_ROLE,
     Lifetime,
     TailChoice,
@@ -13,6 +14,7 @@ from addendum.routes.choose import (
     weaker,
 )
 from addendum.routes.credentials import Secret, credentials
+from addendum.routes.data import load
 from addendum.routes.describe import describe
 from addendum.routes.model import (
     Beta,
@@ -25,6 +27,7 @@ from addendum.routes.model import (
 from addendum.routes.resolve import resolve
 
 __all__ = [
+    "MESSAGE_TOOLS",
     "SYSTEM_ROLE",
     "Beta",
     "CacheRules",
@@ -41,6 +44,7 @@ __all__ = [
     "describe",
     "fields",
     "is_loopback",
+    "load",
     "resolve",
     "weaker",
 ]

@@ -36,6 +36,9 @@ Lifetime: TypeAlias = Literal["5m", "1h"]
 SYSTEM_ROLE = "role:system"
 """Name, among the fields of a request, of a system message inside `messages`."""
 
+MESSAGE_TOOLS = "messages.tools"
+"""Name, among the fields of a request, of a message that holds `tools` and no `content`."""
+
 
 def choose_projection(
     route: Route,
@@ -116,6 +119,7 @@ def context(
         reasoning_bound=route.capabilities.reasoning_bound,
         cache_rules=route.cache.version,
         rendering=rendering,
+        shows=route.capabilities.shows,
     )
     definitions = route.capabilities.definitions if native else "by-reference"
     chosen = _told(route, base, projection, definitions)
@@ -125,13 +129,18 @@ def context(
 def fields(route: Route, current: RequestContext) -> frozenset[str]:
     """Return the names that requests of an epoch may carry and an endpoint may refuse.
 
-    These are block types, keys and beta flags, and `SYSTEM_ROLE`; a refusal that names one of them
-    is answered with `weaker`.
+    These are block types, keys and beta flags, `SYSTEM_ROLE` and `MESSAGE_TOOLS`; a refusal that
+    names one of them is answered with `weaker`.
     """
     names = set(current.betas)
     native = current.projection in ("in-history", "addition-only")
     if native and current.wire == "openai_responses":
         names |= {"additional_tools"}
+    elif native and current.wire == "openai_chat":
+        # Tools of a message, as a path; and what a template says that cannot render them.
+        names |= {"].tools", "tokenization"}
+    elif native and current.wire == "openai_chat":
+        names |= {MESSAGE_TOOLS}
     elif native:
         names |= {"tool_addition", SYSTEM_ROLE, *route.block_betas}
         if current.removals == "block":

@@ -84,6 +84,6 @@ def credentials(
 
 
 def _header(auth: str, key: str) -> tuple[str, Secret]:
-    if auth in ("x-api-key", "x-goog-api-key"):
+    if auth in ("x-api-key", "x-goog-api-key", "api-key"):
         return (auth, Secret(key))
     return ("authorization", Secret(f"Bearer {key}"))

@@ -1,4 +1,4 @@
-"""Read `providers.toml` and `clouds.toml`: providers, and rows of model ids with what they can do.
+"""Read the TOML files beside this one: providers, and rows of model ids with what they can do.
 
 A row's capabilities are its provider's, then those of the profile it names, then its own; its
 cache rules are its provider's, then its own. The first row that matches a model counts.
@@ -6,11 +6,13 @@ cache rules are its provider's, then its own. The first row that matches a model
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +20,15 @@ from msgspec import Struct
 
 from addendum.errors import ConfigurationError
 from addendum.routes.model import CacheRules, Capabilities, Certainty, Endpoint, Wire
+
+FILES = ("providers.toml", "clouds.toml", "gateways.toml", "compatible.toml")
+"""Files of this release, in the order in which their providers are listed."""
+
+FILE_VARIABLE = "ADDENDUM_ROUTES"
+"""Environment variable that names a file with further providers."""
+
+MAX_FILE = 1024 * 1024
+"""Bytes that such a file may have."""
 
 
 class ModelRow(Struct, frozen=True):
@@ -29,6 +40,7 @@ class ModelRow(Struct, frozen=True):
         capabilities: What they can be told.
         cache: How they are cached.
         max_tokens: Output limit where the caller sets none.
+        window: Tokens of prompt and output together that it surely takes; 0 if that is not known.
         source: Where the facts come from.
         checked: Day on which the source was read.
         certainty: How sure they are.
@@ -39,6 +51,7 @@ class ModelRow(Struct, frozen=True):
     capabilities: Capabilities
     cache: CacheRules
     max_tokens: int | None
+    window: int
     source: str
     checked: str
     certainty: Certainty
@@ -52,6 +65,8 @@ class Provider(Struct, frozen=True):
     endpoint: Endpoint
     id_pattern: str
     max_tokens_field: str
+    cache_key: str
+    cache_key_header: str
     usage: str
     rows: tuple[ModelRow, ...]
 
@@ -67,6 +82,7 @@ class _RowEntry(Struct, frozen=True, forbid_unknown_fields=True):
     capabilities: dict[str, Any] = {}
     cache: dict[str, Any] = {}
     max_tokens: int | None = None
+    window: int | None = None
     source: str | None = None
     checked: str | None = None
     certainty: Certainty | None = None
@@ -87,7 +103,10 @@ class _ProviderEntry(Struct, frozen=True, forbid_unknown_fields=True):
     prefix: str = ""
     suffix: str = ""
     max_tokens: int | None = None
+    window: int = 0
     max_tokens_field: str = "max_tokens"
+    cache_key: str = ""
+    cache_key_header: str = ""
     usage: str = ""
 
 
@@ -121,6 +140,8 @@ def _provider(entry: _ProviderEntry) -> Provider:
         endpoint=entry.endpoint,
         id_pattern=re.compile(entry.id_pattern).pattern,
         max_tokens_field=entry.max_tokens_field,
+        cache_key=entry.cache_key,
+        cache_key_header=entry.cache_key_header,
         usage=entry.usage,
         rows=tuple(_row(entry, row) for row in entry.model),
     )
@@ -139,18 +160,61 @@ def _row(provider: _ProviderEntry, row: _RowEntry) -> ModelRow:
         ),
         cache=msgspec.convert(provider.cache | row.cache, CacheRules),
         max_tokens=row.max_tokens or provider.max_tokens,
+        window=provider.window if row.window is None else row.window,
         source=row.source or provider.source,
         checked=row.checked or provider.checked,
         certainty=row.certainty or provider.certainty,
     )
 
 
-@cache
 def providers() -> Mapping[str, Provider]:
-    """Return the providers that this release knows, by name."""
+    """Return providers by name: those of this release, and those of the file `$ADDENDUM_ROUTES`.
+
+    Raises:
+        ConfigurationError: That file cannot be read, or has a provider of this release.
+    """
+    named = os.environ.get(FILE_VARIABLE, "").strip()
+    if not named:
+        return _known()
+    path = Path(named).expanduser()
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return _joined(path, changed)
+
+
+@cache
+def _known() -> Mapping[str, Provider]:
     folder = resources.files("addendum.routes")
     return {
         name: provider
-        for file in ("providers.toml", "clouds.toml")
+        for file in FILES
         for name, provider in load(folder.joinpath(file).read_text("utf-8")).items()
     }
+
+
+@lru_cache(maxsize=8)
+def _joined(path: Path, changed: int) -> Mapping[str, Provider]:
+    """Return all providers, those of a file among them; `changed` tells its versions apart."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+        text = data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from None
+    if len(data) > MAX_FILE:
+        raise ConfigurationError(f"{path} has more than {MAX_FILE:,} bytes; make it smaller")
+    try:
+        own = load(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+    for name in own:
+        if name in _known():
+            raise ConfigurationError(f"{path}: there is a provider {name!r} already; rename yours")
+    return {**_known(), **own}
+
+
+def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigurationError:
+    why = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
+    return ConfigurationError(f"{path} cannot be read ({why}); correct {FILE_VARIABLE}")

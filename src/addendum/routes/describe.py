@@ -9,6 +9,7 @@ from msgspec import structs
 from addendum.errors import UnknownRoute
 from addendum.routes.data import ModelRow, Provider, providers
 from addendum.routes.model import CacheRules, Capabilities
+from addendum.routes.probed import overlaid, read
 from addendum.routes.resolve import resolve
 
 
@@ -26,6 +27,7 @@ def describe(name: str | None = None) -> list[dict[str, Any]]:
 
     Raises:
         UnknownRoute: No such provider or route.
+        ConfigurationError: Results of a probe are kept for the route and cannot be read.
     """
     table = providers()
     if name is None:
@@ -35,6 +37,7 @@ def describe(name: str | None = None) -> list[dict[str, Any]]:
     if ":" not in name:
         raise UnknownRoute(f"no provider {name[:40]!r}; there are: {', '.join(table)}")
     route = resolve(name, environ={})
+    route = overlaid(route, read(route))
     return [
         _entry(
             route.full_name,

@@ -1,4 +1,4 @@
-"""What is known of a route: frozen values, filled from `providers.toml` and `clouds.toml`.
+"""What is known of a route: frozen values, filled from the TOML files beside it.
 
 Three axes stay apart: a wire API is code, a provider is data (address, credentials, quirks), and
 what a model can do is data. Nothing here is ever written to a log; an epoch records the few facts
@@ -41,6 +41,7 @@ class CacheRules(Struct, frozen=True, forbid_unknown_fields=True):
         max_marks: Marks that a request may set.
         text_marks: Whether marks are taken only on prompt text and in messages that hold nothing
             but text: not on tools, and not beside calls or results.
+        runs: Whether a run of calls, or of results, is one position of a lookback.
         step: Distance in tokens between places that can be read (`steps`), or between automatic
             units (`units`); 0 where it does not apply or is not published.
         fresh: Tokens at a prompt's end that are evaluated each time, whatever is stored.
@@ -54,6 +55,7 @@ class CacheRules(Struct, frozen=True, forbid_unknown_fields=True):
     lookback: int = 0
     max_marks: int = 0
     text_marks: bool = False
+    runs: bool = True
     step: int = 0
     fresh: int = 0
     lifetimes: tuple[str, ...] = ()
@@ -86,7 +88,8 @@ class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
         definitions: Whether an addition names a declared tool or carries the definition itself.
         removals: `block`; `omit` (declaration and additions are left out, the prefix breaks); or
             `text` (the definition stays, a notice says so, execution refuses).
-        readd: How a removed name returns: a new `block`, `redeclare`d in the tool list, or `text`.
+        readd: How a removed name returns: a new `block`, `redeclare`d in the tool list, or `text`
+            (by value: its definition stands there all the time, a name is defined once for ever).
         redefine: Whether a later definition replaces an earlier one in place.
         also: Weaker native forms that the endpoint takes as well.
         prompt_update: Whether a changed prompt can be appended to the history as a system message.
@@ -101,6 +104,11 @@ class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
         betas: Flags of the wire, in the order in which they are sent.
         signature_stand_in: What stands for the signature of a call that another route made; empty
             where the model asks for none.
+        reasoning_stand_in: What stands for the reasoning of an answer with calls that has none,
+            such as one of another route; empty where the model asks for none.
+        first_tail_behind: Whether a moved tail stands behind the human message while that is the
+            first message of all: some providers tell conversations apart by their first message.
+        shows: Media types of files that the model takes in the results of calls.
     """
 
     tool_update: ToolUpdate | None = None
@@ -117,6 +125,9 @@ class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
     encrypted_reasoning: bool = False
     betas: tuple[Beta, ...] = ()
     signature_stand_in: str = ""
+    reasoning_stand_in: str = ""
+    first_tail_behind: bool = False
+    shows: tuple[str, ...] = ()
 
 
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,17 +135,22 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         base_url: Address without a trailing slash, credentials, query or fragment; empty where the
-            caller has to give one, and where it has a region that the environment does not name.
+            caller has to give one, and where it has a region or a project that the environment
+            does not name.
         path: Path of the API behind base and version; `{model}` stands for the model's id.
         version: Version segment of the path.
         version_in_base: Whether a base URL with a path already holds the version, as OpenAI's
             clients have it; otherwise it is added unless it is there.
         auth: How the key travels; `aws` is a bearer token, or a signature made with access keys.
+        service: Name that such a signature is made for.
         key_variables: Environment variables that may hold the key; the first that is set counts.
         key_optional: Whether a request may go out without a key.
         base_url_variables: Environment variables that may hold another base URL.
         region_variables: Environment variables that may hold the region.
+        region_hosts: Hosts of regions whose address is built otherwise.
+        project_variables: Environment variables that may hold the project.
         headers: Fixed headers.
+        body_version: Version of the API that the body names, where the address names the model.
         vouched: Whether the route's capabilities hold at this address.
     """
 
@@ -142,12 +158,16 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     path: str
     version: str = "/v1"
     version_in_base: bool = False
-    auth: Literal["x-api-key", "x-goog-api-key", "bearer", "aws", "none"] = "bearer"
+    auth: Literal["x-api-key", "x-goog-api-key", "api-key", "bearer", "aws", "none"] = "bearer"
+    service: str = "bedrock"
     key_variables: tuple[str, ...] = ()
     key_optional: bool = False
     base_url_variables: tuple[str, ...] = ()
     region_variables: tuple[str, ...] = ()
+    region_hosts: tuple[tuple[str, str], ...] = ()
+    project_variables: tuple[str, ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
+    body_version: str = ""
     vouched: bool = True
 
     @property
@@ -159,7 +179,11 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
                 region is not known.
         """
         if not self.base_url:
-            variables = (*self.base_url_variables, *self.region_variables)
+            variables = (
+                *self.base_url_variables,
+                *self.region_variables,
+                *self.project_variables,
+            )
             where = " or ".join(("base_url (--base-url)", *variables))
             raise ConfigurationError(f"this route has no address of its own; give {where}")
         has_version = (
@@ -188,7 +212,12 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True):
         cache: How it caches.
         max_tokens: Output limit where the caller sets none; None leaves the field out.
         max_tokens_field: Name of that field on the wire.
+        window: Tokens of prompt and output together that the model surely takes; 0 if that is not
+            known.
         id_pattern: Regular expression that a whole call id must match.
+        cache_key: Field of the body for a key that is the same in all conversations with one head;
+            empty where none is taken.
+        cache_key_header: Header for the same key.
         usage: Where the wire reports tokens, for people.
         source: Where the facts come from.
         checked: Day on which the source was read, `YYYY-MM-DD`.
@@ -208,6 +237,9 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True):
     facts: tuple[str, ...] = ()
     max_tokens: int | None = None
     max_tokens_field: str = "max_tokens"
+    window: int = 0
+    cache_key: str = ""
+    cache_key_header: str = ""
     usage: str = ""
 
     @property

@@ -24,9 +24,19 @@ from addendum.routes.model import Route
 PACKAGE = "genai_prices"
 """A package of prices that is asked for models the table does not know, if it is there."""
 
-_PACKAGE_PROVIDERS = {"anthropic": "anthropic", "deepseek": "deepseek", "openai-chat": "openai"}
+_PACKAGE_PROVIDERS = {
+    "anthropic": "anthropic",
+    "deepseek": "deepseek",
+    "openai-chat": "openai",
+    "openrouter": "openrouter",
+    "moonshot": "moonshotai",
+    "xai": "x-ai",
+    "groq": "groq",
+    "mistral": "mistral",
+    "zai": "zai",
+}
 
-_BILLED_AS = {"openai": "openai-chat"}
+_BILLED_AS = {"openai": "openai-chat", "deepseek-chat": "deepseek"}
 """Providers whose models cost what they cost at another one of the table."""
 
 

@@ -89,6 +89,9 @@ def resolve(
         cache=row.cache,
         max_tokens=row.max_tokens,
         max_tokens_field=provider.max_tokens_field,
+        window=row.window,
+        cache_key=provider.cache_key,
+        cache_key_header=provider.cache_key_header,
         id_pattern=provider.id_pattern,
         usage=provider.usage,
         source=row.source,
@@ -197,15 +200,29 @@ def _endpoint(
         given = (environ.get(variable, "").strip() for variable in own.base_url_variables)
         base_url = next((value for value in given if value), None)
     if base_url is None:
-        if "{region}" not in own.base_url:
-            return own
-        regions = (environ.get(variable, "").strip() for variable in own.region_variables)
-        region = next((value for value in regions if _REGION.fullmatch(value)), None)
-        address = "" if region is None else own.base_url.replace("{region}", region)
-        return structs.replace(own, base_url=address)
+        return structs.replace(own, base_url=_placed(own, environ))
     endpoint = structs.replace(own, base_url=checked_base_url(base_url))
     is_own = bool(own.base_url) and endpoint.url == own.url
     return structs.replace(endpoint, vouched=trusted or is_own or endpoint.loopback)
+
+
+def _placed(own: Endpoint, environ: Mapping[str, str]) -> str:
+    """Return a provider's address with region and project filled in; empty if one is not known."""
+    address = own.base_url
+    host = urlsplit(address).netloc
+    for place, variables in (
+        ("{region}", own.region_variables),
+        ("{project}", own.project_variables),
+    ):
+        if place in address:
+            given = (environ.get(variable, "").strip() for variable in variables)
+            value = next((each for each in given if _REGION.fullmatch(each)), None)
+            if value is None:
+                return ""
+            other = dict(own.region_hosts).get(value) if place == "{region}" else None
+            address = address.replace(host, other) if other is not None else address
+            address = address.replace(place, value)
+    return address
 
 
 def checked_base_url(base_url: str) -> str:

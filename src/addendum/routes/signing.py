@@ -17,9 +17,6 @@ from msgspec import Struct
 from addendum.errors import ConfigurationError
 from addendum.routes.model import Endpoint
 
-SERVICE = "bedrock"
-"""The name that requests to Amazon Bedrock are signed for."""
-
 _SIGNED = frozenset({"authorization", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token"})
 
 
@@ -52,7 +49,8 @@ def signature(
         url: The full address, its path encoded.
         body: What is posted.
         keys: The access keys.
-        endpoint: Its variables may name the region, where the address does not.
+        endpoint: The service, and the variables that may name the region where the address does
+            not.
         environ: Environment to read them from.
 
     Raises:
@@ -71,7 +69,7 @@ def signature(
         keys.id,
         keys.secret,
         _region(url, endpoint, environ),
-        SERVICE,
+        endpoint.service,
         session_token=keys.token or None,
     )
     signed: Mapping[str, Any] = signer(request).headers
@@ -84,7 +82,7 @@ def signature(
 
 def _region(url: str, endpoint: Endpoint, environ: Mapping[str, str]) -> str:
     host = (urlsplit(url).hostname or "").split(".")
-    if len(host) > 2 and host[0].startswith("bedrock-runtime"):
+    if len(host) > 2 and host[0].startswith("bedrock-"):
         return host[1]
     for variable in endpoint.region_variables:
         if region := environ.get(variable, "").strip():

@@ -26,6 +26,7 @@ class MemoryStore:
     """
 
     def __init__(self) -> None:
+        self._deleted: dict[str, int] = {}
         self._sessions: dict[str, _Kept] = {}
         self._records: dict[tuple[str, str], tuple[bytes, int | None]] = {}
         self._closed = False
@@ -70,7 +71,7 @@ class MemoryStore:
         standing = kept.standing
         if standing and standing.nonce is not None:
             raise leases.busy(session, standing, time)
-        token = standing.token + 1 if standing else 1
+        token = (standing.token if standing else self._deleted.get(session, 0)) + 1
         holder = leases.this_process()
         kept.standing = Standing(token, holder, "held", 0)
         return Lease(session, str(holder), token)
@@ -108,8 +109,8 @@ class MemoryStore:
         kept.events.extend(bytes(memoryview(event)) for event in events)
         kept.row = msgspec.structs.replace(kept.row, updated=leases.now(), events=len(kept.events))
 
-    async def read(self, session: str, start: int = 0) -> list[bytes]:
-        """Return the encoded events from seq `start` on.
+    async def read(self, session: str, start: int = 0, *, limit: int | None = None) -> list[bytes]:
+        """Return the encoded events from seq `start` on, at most `limit`.
 
         Raises:
             ConfigurationError: The id breaks the rule.
@@ -120,7 +121,18 @@ class MemoryStore:
         kept = self._sessions.get(session)
         if kept is None:
             raise leases.missing(session)
-        return kept.events[start:]
+        return kept.events[start : None if limit is None else start + limit]
+
+    async def delete(self, lease: Lease) -> None:
+        """Delete a session with all of its events, and with it the lease.
+
+        Raises:
+            SessionBusy: The lease was given back or taken over.
+        """
+        self._held(lease)
+        # A later session of this id must not take an old lease for its own.
+        self._deleted[lease.session] = lease.token
+        del self._sessions[lease.session]
 
     async def sessions(self) -> list[SessionRow]:
         """Return all sessions, newest update first."""

@@ -206,8 +206,8 @@ class SqliteStore:
 
         await self._write(work)
 
-    async def read(self, session: str, start: int = 0) -> list[bytes]:
-        """Return the encoded events from seq `start` on.
+    async def read(self, session: str, start: int = 0, *, limit: int | None = None) -> list[bytes]:
+        """Return the encoded events from seq `start` on, at most `limit`.
 
         Raises:
             ConfigurationError: The id breaks the rule.
@@ -219,12 +219,38 @@ class SqliteStore:
             if not db.execute("SELECT 1 FROM sessions WHERE id = ?", (session,)).fetchone():
                 raise leases.missing(session)
             rows = db.execute(
-                "SELECT data FROM events WHERE session = ? AND seq >= ? ORDER BY seq",
-                (session, start),
+                "SELECT data FROM events WHERE session = ? AND seq >= ? ORDER BY seq LIMIT ?",
+                (session, start, -1 if limit is None else limit),
             )
             return [data for (data,) in rows]
 
         return await self._run(work)
+
+    async def delete(self, lease: Lease) -> None:
+        """Delete a session with all of its events, and with it the lease.
+
+        The file keeps no readable trace: freed pages are overwritten, and the write-ahead log is
+        emptied, unless a reader in another process still needs it.
+
+        Raises:
+            SessionBusy: The lease was given back or taken over.
+        """
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute("PRAGMA secure_delete = ON")
+            with schema.writing(db):
+                self._held(db, lease)
+                db.execute("DELETE FROM events WHERE session = ?", (lease.session,))
+                # The token stays: no later session of this id takes an old lease for its own.
+                db.execute("UPDATE leases SET nonce = NULL WHERE session = ?", (lease.session,))
+                db.execute("DELETE FROM sessions WHERE id = ?", (lease.session,))
+            with contextlib.suppress(sqlite3.OperationalError):
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+        await self._run(work)
+        claim = self._claims.pop((lease.session, lease.token), None)
+        if claim:
+            leases.forget(claim)
 
     async def sessions(self) -> list[SessionRow]:
         """Return all sessions, newest update first."""

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -44,6 +44,7 @@ from addendum.tools.envelope import (
     with_name,
     with_parameters,
 )
+from addendum.tools.output_references import Fill
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
 from addendum.tools.validation import SchemaUnusable, validator_for
 
@@ -149,6 +150,7 @@ class _Scope(Struct, frozen=True):
     can_dispatch: CanDispatch | None
     search_bound: bool
     pass_through_bound: bool
+    fill: Fill | None = None
 
     def find(self, name: str) -> ToolSchema | None:
         found = self.registry.get(name)
@@ -161,12 +163,16 @@ class _Scope(Struct, frozen=True):
         return name in self.bound or self.is_search(name)
 
     def may_dispatch(self, name: str, schema: ToolSchema) -> bool:
-        if name in RESERVED_NAMES:
-            return False
-        try:
-            return self.can_dispatch is None or bool(self.can_dispatch(name, schema))
-        except Exception:  # whoever cannot answer has not allowed it
-            return False
+        return _may_dispatch(name, schema, self.can_dispatch)
+
+
+def _may_dispatch(name: str, schema: ToolSchema, rule: CanDispatch | None) -> bool:
+    if name in RESERVED_NAMES:
+        return False
+    try:
+        return rule is None or bool(rule(name, schema))
+    except Exception:  # whoever cannot answer has not allowed it
+        return False
 
 
 def is_dispatchable(
@@ -184,9 +190,10 @@ def is_dispatchable(
         disabled: Names that are switched off.
         can_dispatch: The agent's own rule.
     """
-    scope = _Scope({}, bound, disabled, can_dispatch, False, False)
     name = schema.name
-    return name not in bound and name not in disabled and scope.may_dispatch(name, schema)
+    if name in bound or name in disabled:
+        return False
+    return _may_dispatch(name, schema, can_dispatch)
 
 
 def resolve_dispatched_tool_call(
@@ -233,6 +240,7 @@ def resolve_call(
     search_bound: bool = True,
     pass_through_bound: bool = False,
     dispatch: bool = True,
+    fill: Fill | None = None,
 ) -> Resolved | Refused:
     """Say what a model's call means, whether it came through the dispatcher or directly.
 
@@ -246,8 +254,9 @@ def resolve_call(
         pass_through_bound: As there.
         dispatch: Whether the dispatcher is bound. If not, `call_tool` is a name like any other,
             and a tool that is not bound is refused.
+        fill: Puts earlier results into the target's arguments, before these are checked.
     """
-    scope = _Scope(registry, bound, disabled, can_dispatch, search_bound, pass_through_bound)
+    scope = _Scope(registry, bound, disabled, can_dispatch, search_bound, pass_through_bound, fill)
     try:
         if dispatch and call.name == TOOL_DISPATCHER_NAME:
             return _dispatched(call, scope)
@@ -352,6 +361,9 @@ def _checked(real: Call, schema: ToolSchema, scope: _Scope, moved: bool) -> Reso
             f"put its parameters in an object and {again}."
         )
         return Refused("E8", message, real, real.name)
+    given = cast("dict[str, Any]", arguments)
+    arguments = given if scope.fill is None else scope.fill(given)
+    filled = arguments is not given
     try:
         value, changed, problems = validator_for(schema.parameters).check(arguments)
     except SchemaUnusable as error:
@@ -369,7 +381,7 @@ def _checked(real: Call, schema: ToolSchema, scope: _Scope, moved: bool) -> Reso
         )
         return Refused("E9", message, real, real.name)
     call = real
-    if changed:
+    if changed or filled:
         call = msgspec.structs.replace(real, arguments=encoding.encode(value).decode())
     return Resolved(schema, call, real.arguments, moved or bool(changed))
 

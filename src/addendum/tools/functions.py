@@ -54,6 +54,7 @@ class ToolContext(Struct, frozen=True):
         state: Free for the tools of one session to share; not stored.
         report: Tells whoever watches how far the call is, of how much if that is known, and in
             what words.
+        host: The session that the call is made in, for tools that open others; None outside one.
     """
 
     session: str
@@ -63,6 +64,7 @@ class ToolContext(Struct, frozen=True):
     tool: str
     state: dict[str, Any]
     report: Callable[[float, float | None, str | None], None] = _unheard
+    host: Any = None
 
 
 class FunctionTool(Struct, Generic[P, R], frozen=True, eq=False):
@@ -74,6 +76,7 @@ class FunctionTool(Struct, Generic[P, R], frozen=True, eq=False):
         timeout: Seconds a call may take; None for no limit of its own.
         takes_context: Whether a `ToolContext` is its first argument.
         arguments: Struct type the arguments are decoded to; None if it takes the decoded object.
+        read_only: Whether a call changes nothing, so that it may start early, or be in vain.
     """
 
     schema: ToolSchema
@@ -81,6 +84,7 @@ class FunctionTool(Struct, Generic[P, R], frozen=True, eq=False):
     timeout: float | None = None
     takes_context: bool = False
     arguments: type[Struct] | None = None
+    read_only: bool = False
 
     @property
     def name(self) -> str:
@@ -93,7 +97,12 @@ class FunctionTool(Struct, Generic[P, R], frozen=True, eq=False):
 
     @classmethod
     def from_schema(
-        cls, schema: ToolSchema, function: Callable[..., Any], *, timeout: float | None = None
+        cls,
+        schema: ToolSchema,
+        function: Callable[..., Any],
+        *,
+        timeout: float | None = None,
+        read_only: bool = False,
     ) -> FunctionTool[..., Any]:
         """Make a tool whose schema is given.
 
@@ -102,13 +111,14 @@ class FunctionTool(Struct, Generic[P, R], frozen=True, eq=False):
             function: Takes the decoded arguments as one `dict`, behind a `ToolContext` if its first
                 parameter is annotated so. May be async.
             timeout: Seconds a call may take.
+            read_only: Whether a call changes nothing.
 
         Raises:
             ConfigurationError: The function is no such function.
         """
         parameters = _parameters(function, schema.name)
         context = bool(parameters) and _hints(function, schema.name).get(parameters[0].name)
-        return FunctionTool(schema, function, timeout, context is ToolContext)
+        return FunctionTool(schema, function, timeout, context is ToolContext, read_only=read_only)
 
     async def invoke(self, arguments: bytes | str, context: ToolContext) -> str:
         """Run the function and return its result as text for the model.
@@ -149,6 +159,7 @@ def tool(
     description: str | None = None,
     defer_loading: bool = False,
     timeout: float | None = None,
+    read_only: bool = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -160,6 +171,7 @@ def tool(
     description: str | None = None,
     defer_loading: bool = False,
     timeout: float | None = None,
+    read_only: bool = False,
 ) -> Any:
     """Make a function a tool: `@tool`, or `@tool(name=...)`.
 
@@ -169,15 +181,21 @@ def tool(
         description: What it does; the docstring up to its first section if left out.
         defer_loading: Keep it out of the head: it is offered once an update or a search shows it.
         timeout: Seconds a call may take.
+        read_only: Whether a call changes nothing: policies see it, and `Agent(early_start=True)`.
 
     Raises:
         ConfigurationError: A name or an annotation cannot be used.
     """
     if function is None:
         return functools.partial(
-            _make, name=name, description=description, defer_loading=defer_loading, timeout=timeout
+            _make,
+            name=name,
+            description=description,
+            defer_loading=defer_loading,
+            timeout=timeout,
+            read_only=read_only,
         )
-    return _make(function, name, description, defer_loading, timeout)
+    return _make(function, name, description, defer_loading, timeout, read_only)
 
 
 def as_tool(function: Callable[..., Any] | FunctionTool[..., Any]) -> FunctionTool[..., Any]:
@@ -239,6 +257,7 @@ def _make(
     description: str | None = None,
     defer_loading: bool = False,
     timeout: float | None = None,
+    read_only: bool = False,
 ) -> FunctionTool[..., Any]:
     if not callable(function):
         raise ConfigurationError(f"{function!r} is no tool; pass a function or a FunctionTool")
@@ -255,7 +274,7 @@ def _make(
         Raw(encoding.encode(_schema(arguments, hints, details, name))),
         True if defer_loading else None,
     )
-    return FunctionTool(schema, function, timeout, takes_context, arguments)
+    return FunctionTool(schema, function, timeout, takes_context, arguments, read_only)
 
 
 def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:

@@ -48,12 +48,14 @@ class HistoryFold:
     Attributes:
         baseline: Seq of the header that the current series starts from, or None.
         head: Tools of the session's head header.
+        offered: Names that the series has told as callable, and has not taken back.
         consumed: How many events were looked at so far.
     """
 
     def __init__(self) -> None:
         self.baseline: int | None = None
         self.head: tuple[ToolSchema, ...] = ()
+        self.offered: set[str] = set()
         self.consumed = 0
         self._headers: dict[int, tuple[ToolSchema, ...]] = {}
         self._declared: dict[str, ToolSchema] = {}
@@ -111,6 +113,7 @@ class HistoryFold:
             self.baseline = seq
             self._declared = {tool.name: tool for tool in tools}
             self._available = set(self._declared)
+            self.offered = {tool.name for tool in tools if not tool.defer_loading}
             self._snapshot = ToolHistory(tools)
         self._active = tools
 
@@ -122,8 +125,10 @@ class HistoryFold:
                 additions.append(tool)
                 self._declared.setdefault(tool.name, tool)
                 self._available.add(tool.name)
+                self.offered.add(tool.name)
             elif isinstance(block, ToolRemoval):
                 self._available.discard(block.tool_name)
+                self.offered.discard(block.tool_name)
         self._snapshot = ToolHistory(
             self._snapshot.tools,
             (*self._snapshot.updates, ToolUpdate(seq, tuple(additions))),

@@ -12,20 +12,23 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from addendum.log.events import Event, RequestHeader, Span
-from addendum.log.values import ToolSchema
+from addendum.log.events import DeveloperMessage, Event, RequestHeader, Span
+from addendum.log.values import ToolAddition, ToolSchema
 
 
 class LedgerUpdate(Struct, frozen=True):
-    """What one header changed.
+    """What one header changed, or what a search has found since.
 
     Attributes:
-        seq: The header's seq: the update's identity and its order.
+        seq: The header's seq: the update's identity and its order. Of what was found, the seq of
+            the developer message that says so.
         anchor: Seq of the last surface node in front of it; -1 if there was none. The update
             stands as long as that node does.
         added: Names that became callable, in header order, with their definitions.
         redefined: Active names whose definition was replaced, in header order.
         removed: Names that are no longer callable, in the order they were told.
+        found: Deferred tools that a search has shown, in header order: active before, and
+            callable by name from here on.
     """
 
     seq: int
@@ -33,9 +36,10 @@ class LedgerUpdate(Struct, frozen=True):
     added: tuple[ToolSchema, ...] = ()
     redefined: tuple[ToolSchema, ...] = ()
     removed: tuple[str, ...] = ()
+    found: tuple[ToolSchema, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.redefined or self.removed)
+        return bool(self.added or self.redefined or self.removed or self.found)
 
 
 class Ledger:
@@ -62,7 +66,10 @@ class Ledger:
             event = events[place]
             if isinstance(event.data, RequestHeader):
                 self._take(event.seq, event.data)
-            elif isinstance(event.surface_op, Span):
+                continue
+            if isinstance(event.data, DeveloperMessage):
+                self._find(event.seq, event.data)
+            if isinstance(event.surface_op, Span):
                 self._replace(event)
             elif event.surface_op is not None:
                 self._last = event.seq
@@ -78,6 +85,14 @@ class Ledger:
     def updates(self) -> tuple[LedgerUpdate, ...]:
         """Return the updates that the surface still tells, in order: the same while they stay."""
         return self._updates
+
+    def _find(self, seq: int, data: DeveloperMessage) -> None:
+        """Take what a message adds that its header had already: deferred tools that were found."""
+        names = {block.tool_name for block in data.content if isinstance(block, ToolAddition)}
+        found = tuple(tool for tool in self.active if tool.name in names and self._withheld(tool))
+        if found:
+            self._updates = (*self._updates, LedgerUpdate(seq, self._last, found=found))
+            self._surfaced.update(tool.name for tool in found)
 
     def _withheld(self, tool: ToolSchema) -> bool:
         """Say whether a tool is deferred and was never told: active, but not for the model."""
@@ -121,7 +136,7 @@ def told_by(head: Iterable[ToolSchema], updates: Iterable[LedgerUpdate]) -> dict
     """Return what a reader of head and updates takes for callable, by name."""
     told = {tool.name: tool for tool in head if not tool.defer_loading}
     for update in updates:
-        for tool in update.added:
+        for tool in update.added + update.found:
             told[tool.name] = tool
         for tool in update.redefined:
             if tool.name in told:

@@ -37,6 +37,7 @@ import msgspec
 
 from addendum.encoding import MAX_DEPTH, canonical, clean, digest, encode
 from addendum.errors import ContentError
+from addendum.log.values import Media
 from addendum.tools.validation import SchemaUnusable, Validator
 
 MAX_TOOLS = 10_000
@@ -184,11 +185,42 @@ class ServerState(msgspec.Struct, frozen=True):
     revision: int = 0
 
 
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a pool waits for what, in seconds.
+
+    Attributes:
+        idle: A connection without users is closed after this.
+        connect: An attempt to connect may take this.
+        fetch: Reading one list may take this.
+        first_pause: Pause before the first new attempt; it doubles with each failure.
+        longest_pause: The pause does not grow beyond this.
+        stable: A connection that lived this long starts again with the first pause.
+        demand: A call to a server that is away waits at most this for one attempt.
+        probe: A server that let a call time out must answer a ping within this.
+        quiet: After a notice of change, wait this for more of them.
+        confirm: A list that lost tools in a suspicious way must still stand after this.
+        grace: A child process has this to end before it is told to, and again before it is killed.
+    """
+
+    idle: float = 60.0
+    connect: float = 60.0
+    fetch: float = 30.0
+    first_pause: float = 0.2
+    longest_pause: float = 30.0
+    stable: float = 5.0
+    demand: float = 10.0
+    probe: float = 5.0
+    quiet: float = 0.05
+    confirm: float = 1.0
+    grace: float = 2.0
+
+
 class CallOutcome(msgspec.Struct, frozen=True):
     """The answer to one call, always an answer and never an exception.
 
     Attributes:
         text: What the model reads.
+        media: Files that the text names by number.
         is_error: The tool, the server or the way to it failed.
         code: None for the tool's own answers, else `invalid_arguments`, `unreachable` (not sent),
             `lost` (sent; the connection broke before the answer), `timeout`, `refused` (the server
@@ -199,6 +231,7 @@ class CallOutcome(msgspec.Struct, frozen=True):
     text: str
     is_error: bool = False
     code: str | None = None
+    media: tuple[Media, ...] = ()
 
 
 def lost_outcome(name: str) -> CallOutcome:
@@ -264,7 +297,7 @@ def screen_tool(raw: object) -> dict[str, Any]:
     if not isinstance(schema, dict) or cast("Any", schema).get("type", "object") != "object":
         raise ContentError(f"{shown}: the parameters are no JSON schema of an object")
     try:
-        checked = _checked(cast("dict[str, Any]", schema))
+        checked = checked_json(cast("dict[str, Any]", schema))
     except ContentError as error:
         raise ContentError(f"{shown}: {error}") from None
     if len(encode([good, checked])) > MAX_TOOL_BYTES:
@@ -296,8 +329,12 @@ def _annotations(raw: dict[str, Any]) -> dict[str, Any]:
     return good
 
 
-def _checked(value: Any, depth: int = 1) -> Any:
-    """Return JSON data with clean text, or raise where it breaks a rule of `encoding`."""
+def checked_json(value: Any, depth: int = 1) -> Any:
+    """Return JSON data with clean text.
+
+    Raises:
+        ContentError: It breaks a rule of `encoding`.
+    """
     if depth > MAX_DEPTH:
         raise ContentError(f"the parameters are nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
@@ -306,9 +343,9 @@ def _checked(value: Any, depth: int = 1) -> Any:
         raise ContentError("the parameters hold a number that is not finite")
     if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value).items()
-        return {clean(key): _checked(item, depth + 1) for key, item in pairs}
+        return {clean(key): checked_json(item, depth + 1) for key, item in pairs}
     if isinstance(value, list):
-        return [_checked(item, depth + 1) for item in cast("list[Any]", value)]
+        return [checked_json(item, depth + 1) for item in cast("list[Any]", value)]
     return value
 
 
@@ -356,61 +393,6 @@ def one_line(text: str, limit: int = 300) -> str:
     line = _SPACE.sub(" ", clean(text[: limit * 4])).strip()
     line = "".join(c if c.isprintable() else "\ufffd" for c in line)
     return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def result_text(content: Sequence[dict[str, Any]], structured: Any = None) -> str:
-    """Return a call's result as the text that the model reads.
-
-    Text parts and the text of embedded resources are joined by a line break; every other part is
-    told in one line of its own. Structured content stands in where there is no text at all.
-
-    Args:
-        content: The content blocks in the protocol's own spelling (`mimeType` ...).
-        structured: The result's `structuredContent`, or None.
-    """
-    parts: list[str] = []
-    texts = 0
-    for block in content:
-        kind = block.get("type")
-        resource = cast("dict[str, Any]", block.get("resource") or {})
-        if kind == "text":
-            texts += 1
-            parts.append(str(block.get("text", "")))
-        elif kind == "resource" and "text" in resource:
-            texts += 1
-            parts.append(f"[resource {_about(resource)}]\n{resource['text']}")
-        else:
-            parts.append(_described(block))
-    if structured is not None and (not texts or not any(parts)):
-        parts.append(encode(_structured(structured)).decode())
-    return cut(clean("\n".join(parts)))
-
-
-def _structured(value: Any) -> Any:
-    try:
-        return _checked(value)
-    except ContentError as error:
-        return {"error": f"structured content left out: {error}"}
-
-
-def _about(thing: dict[str, Any]) -> str:
-    given = (thing.get(key) for key in ("name", "uri", "mimeType"))
-    return one_line(", ".join(str(value) for value in given if value))
-
-
-def _described(block: dict[str, Any]) -> str:
-    kind = one_line(str(block.get("type", "unknown")), 40)
-    resource = cast("dict[str, Any]", block.get("resource") or block)
-    data = resource.get("data", resource.get("blob"))
-    size = resource.get("size")
-    if isinstance(data, str):
-        # Base64: four characters carry three bytes.
-        size = len(data) * 3 // 4 - data[-2:].count("=")
-    about = _about(resource)
-    shown = f"{kind.replace('_', ' ')} {about}".strip()
-    if isinstance(size, int):
-        shown += f", {size:,} bytes"
-    return f"[{shown}]" if kind == "resource_link" else f"[{shown}: not shown]"
 
 
 def cut(text: str, limit: int = MAX_RESULT_BYTES) -> str:

@@ -13,8 +13,8 @@ import asyncio
 import contextvars
 import importlib
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -27,6 +27,7 @@ from addendum.tools.mcp import (
     Listing,
     ServerSpec,
     ServerState,
+    Timings,
     lost_outcome,
     merge,
     one_line,
@@ -35,7 +36,9 @@ from addendum.tools.mcp import (
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from addendum.tools.mcp_link import Link
+    from addendum.tools.mcp_link import Link, Report
+
+T = TypeVar("T")
 
 logger = logging.getLogger("addendum.mcp")
 
@@ -43,45 +46,14 @@ _PATIENCE = 2.0
 """Seconds: a list is taken as settled after this, even if notices of change never pause."""
 
 
-class Timings(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a pool waits for what, in seconds.
+class _Job(Generic[T]):
+    """Something to ask a server, left by a caller in the owner's group."""
 
-    Attributes:
-        idle: A connection without users is closed after this.
-        connect: An attempt to connect may take this.
-        fetch: Reading one list may take this.
-        first_pause: Pause before the first new attempt; it doubles with each failure.
-        longest_pause: The pause does not grow beyond this.
-        stable: A connection that lived this long starts again with the first pause.
-        demand: A call to a server that is away waits at most this for one attempt.
-        probe: A server that let a call time out must answer a ping within this.
-        quiet: After a notice of change, wait this for more of them.
-        confirm: A list that lost tools in a suspicious way must still stand after this.
-        grace: A child process has this to end before it is told to, and again before it is killed.
-    """
-
-    idle: float = 60.0
-    connect: float = 60.0
-    fetch: float = 30.0
-    first_pause: float = 0.2
-    longest_pause: float = 30.0
-    stable: float = 5.0
-    demand: float = 10.0
-    probe: float = 5.0
-    quiet: float = 0.05
-    confirm: float = 1.0
-    grace: float = 2.0
-
-
-class _Job:
-    """One call, left by a caller in the owner's group."""
-
-    def __init__(self, tool: str, arguments: dict[str, Any]) -> None:
-        self.tool = tool
-        self.arguments = arguments
+    def __init__(self, work: Callable[[Link], Awaitable[T]]) -> None:
+        self.work = work
         self.scope = anyio.CancelScope()
         self.done = anyio.Event()
-        self.outcome: CallOutcome | None = None
+        self.outcome: T | None = None
 
 
 class _Live:
@@ -165,21 +137,20 @@ class Connection:
             await self._reach()
         return self.state
 
-    async def call(self, tool: str, arguments: bytes, *, timeout: float) -> CallOutcome:
+    async def call(
+        self, tool: str, arguments: bytes, *, timeout: float, report: Report | None = None
+    ) -> CallOutcome:
         """Call one of the server's tools.
-
-        A server that is still starting is waited for; one that is away gets one attempt at once,
-        and if that fails the call is answered with an error. Cancelling cancels at the server.
 
         Args:
             tool: The server's own name for the tool.
             arguments: JSON text of an object.
             timeout: Seconds until the answer must be there.
+            report: Told of the call's progress.
 
         Returns:
             The server's answer, or an error that says what went wrong.
         """
-        name = self.spec.name
         try:
             parsed = decode(arguments)
             if not isinstance(parsed, dict):
@@ -188,6 +159,25 @@ class Connection:
             return CallOutcome(
                 f"the arguments are no JSON object: {error}", True, "invalid_arguments"
             )
+        given = cast("dict[str, Any]", parsed)
+        return await self.ask(lambda link: link.call(tool, given, report), timeout)
+
+    async def ask(
+        self, work: Callable[[Link], Awaitable[T | CallOutcome]], timeout: float
+    ) -> T | CallOutcome:
+        """Ask the server something.
+
+        A server that is still starting is waited for; one that is away gets one attempt at once,
+        and if that fails the answer is an error. Cancelling cancels at the server.
+
+        Args:
+            work: Asks, in the owner's group.
+            timeout: Seconds until the answer must be there.
+
+        Returns:
+            What `work` returns, or what is told of the failure.
+        """
+        name = self.spec.name
         deadline = anyio.current_time() + timeout
         starting = self.state.status in ("idle", "starting")
         live: _Live | None = None
@@ -202,7 +192,7 @@ class Connection:
                 True,
                 "unreachable",
             )
-        job = _Job(tool, cast("dict[str, Any]", parsed))
+        job = _Job(work)
         live.tasks.start_soon(_perform, live.link, job)
         try:
             # Not left to the SDK: it would wait without end to write to a process that hangs.
@@ -319,7 +309,7 @@ class Connection:
         try:
             # In a thread: the first import of the SDK takes about a second.
             linking = await anyio.to_thread.run_sync(
-                importlib.import_module, "addendum.tools.mcp_link"
+                importlib.import_module, "addendum.tools.mcp_opening"
             )
         except ImportError as error:
             return one_line(f"the MCP SDK cannot be imported: {error}")
@@ -472,9 +462,9 @@ class Connection:
         )
 
 
-async def _perform(link: Link, job: _Job) -> None:
+async def _perform(link: Link, job: _Job[Any]) -> None:
     try:
         with job.scope:
-            job.outcome = await link.call(job.tool, job.arguments)
+            job.outcome = await job.work(link)
     finally:
         job.done.set()

@@ -1,41 +1,24 @@
 """One live connection to an MCP server, spoken through the official SDK.
 
-Imports the SDK, which takes about a second: `mcp_pool` imports this module when a server is first
-dialled. Everything here is made and used inside the owner's task group.
+Imports the SDK, which takes about a second: it is imported when a server is first dialled.
+Everything here is made and used inside the owner's task group.
 """
 
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, Protocol, cast, runtime_checkable
+from collections.abc import Callable
+from typing import Any, cast
 
 import anyio
-import anyio.abc
 import httpx2
 import mcp_types as types
 from mcp.client.session import ClientSession, IncomingMessage
-from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
-from mcp.server import Server
-from mcp.server.mcpserver import MCPServer
-from mcp.shared.dispatcher import (
-    CallOptions,
-    Dispatcher,
-    OnNotify,
-    OnNotifyIntercept,
-    OnRequest,
-)
 from mcp.shared.exceptions import MCPError
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.memory import create_client_server_memory_streams
-from mcp.shared.transport_context import TransportContext
 from pydantic import RootModel, ValidationError
 
-from addendum.encoding import MAX_TEXT, mend_surrogates
-from addendum.errors import ConfigurationError, ContentError
+from addendum.errors import ContentError
 from addendum.tools.mcp import (
     MAX_LIST_BYTES,
     MAX_TOOLS,
@@ -49,11 +32,20 @@ from addendum.tools.mcp import (
     lost_outcome,
     one_line,
     remote_tool,
-    result_text,
     screen_tool,
 )
-from addendum.tools.mcp_stdio import Child, run_child
-from addendum.version import __version__
+from addendum.tools.mcp_offers import (
+    MAX_OFFERS,
+    RemotePrompt,
+    RemoteResource,
+    prompt_text,
+    resource_outcome,
+    screen_prompts,
+    screen_resources,
+)
+from addendum.tools.mcp_results import read_content
+from addendum.tools.mcp_stdio import Child
+from addendum.tools.mcp_transport import mend
 
 # The SDK logs each bad line of a server with a traceback. Where the application set up no logging,
 # Python would print those into the user's terminal; with a handler of their own they go where the
@@ -61,30 +53,25 @@ from addendum.version import __version__
 for _name in ("mcp", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
-_ClientStreams = Any
-"""A pair of the SDK's (read, write) streams."""
-
 MAX_PAGES = 1_000
 """Pages that one list may have."""
 
-_HTTP_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
-"""Seconds, the SDK's own: 300 without a byte end a stream, and a subscription is opened again."""
+MAX_OFFER_PAGES = 50
+"""Pages that are read of a list of prompts or resources."""
+
+Report = Callable[[float, float | None, str | None], None]
+"""Told how far a call is, of how much, and in what words."""
 
 _FALLBACK = "Server returned an error response"
 """The SDK's message for an HTTP error without a JSON-RPC body."""
 
 
+class _Absent(Exception):
+    """The server has no such method."""
+
+
 class _Object(RootModel[dict[str, Any]]):
     """A result as the SDK checked it, in the protocol's own spelling."""
-
-
-@runtime_checkable
-class InProcess(Protocol):
-    """A server in this process that makes its own streams."""
-
-    def connect(self) -> AbstractAsyncContextManager[Any]:
-        """Return a context manager of the SDK's (read, write) streams."""
-        ...
 
 
 class Link:
@@ -210,24 +197,101 @@ class Link:
             name = one_line(entry["name"], 80)
             self._notes.append(f"{name}: {', '.join(found)} at the top of its schema is left out")
 
-    async def call(self, tool: str, arguments: dict[str, Any]) -> CallOutcome:
-        """Call a tool and tell its answer; every failure but a cancellation is an outcome."""
-        name = self._spec.name
+    async def call(
+        self, tool: str, arguments: dict[str, Any], report: Report | None = None
+    ) -> CallOutcome:
+        """Call a tool and tell its answer; every failure but a cancellation is an outcome.
+
+        Args:
+            tool: The server's own name for it.
+            arguments: What it is called with.
+            report: Told of the call's progress.
+        """
         # Not the session's `call_tool`: for a tool that is not in its list (a catalogue may know
         # more) it reads the list again before it hands out the answer.
         request = types.CallToolRequest(
             params=types.CallToolRequestParams(name=tool, arguments=arguments)
         )
+        result = await self._ask(request, report)
+        if isinstance(result, CallOutcome):
+            return result
+        failed = result.get("isError") is True
+        text, media = read_content(
+            result.get("content", ()), result.get("structuredContent"), failed=failed
+        )
+        return CallOutcome(text, failed, media=media)
+
+    async def prompts(self) -> tuple[RemotePrompt, ...] | CallOutcome:
+        """Return the server's prompts, or why they cannot be had."""
+        found = await self._pages(types.ListPromptsRequest, "prompts")
+        return found if isinstance(found, CallOutcome) else screen_prompts(found)
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> CallOutcome:
+        """Return a prompt filled in, as the text of a user message."""
+        params = types.GetPromptRequestParams(name=name, arguments=arguments or None)
+        result = await self._ask(types.GetPromptRequest(params=params))
+        if isinstance(result, CallOutcome):
+            return result
+        return CallOutcome(prompt_text(result.get("messages", ())))
+
+    async def resources(self) -> tuple[RemoteResource, ...] | CallOutcome:
+        """Return the server's resources, templates behind them, or why they cannot be had."""
+        found = await self._pages(types.ListResourcesRequest, "resources")
+        if isinstance(found, CallOutcome):
+            return found
+        more = await self._pages(types.ListResourceTemplatesRequest, "resourceTemplates")
+        return screen_resources([*found, *([] if isinstance(more, CallOutcome) else more)])
+
+    async def resource(self, uri: str) -> CallOutcome:
+        """Return what a resource holds."""
+        params = types.ReadResourceRequestParams(uri=uri)
+        result = await self._ask(types.ReadResourceRequest(params=params))
+        if isinstance(result, CallOutcome):
+            return result
+        return resource_outcome(result.get("contents", ()))
+
+    async def _pages(
+        self, request: Callable[..., types.Request[Any, Any]], key: str
+    ) -> list[dict[str, Any]] | CallOutcome:
+        """Return the entries of a list, page by page; none where the server has no such list."""
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        for _ in range(MAX_OFFER_PAGES):
+            try:
+                page = await self._ask(
+                    request(params=types.PaginatedRequestParams(cursor=cursor)), absent=True
+                )
+            except _Absent:
+                return found
+            if isinstance(page, CallOutcome):
+                return page
+            found += page.get(key, ())
+            cursor = page.get("nextCursor")
+            if not cursor or len(found) >= MAX_OFFERS:
+                break
+        return found
+
+    async def _ask(
+        self,
+        request: types.Request[Any, Any],
+        report: Report | None = None,
+        *,
+        absent: bool = False,
+    ) -> dict[str, Any] | CallOutcome:
+        """Return the server's result, or what is told of its failure."""
+        name = self._spec.name
         try:
             try:
-                result = (await self.session.send_request(request, _Object)).root
+                result = await self._send(request, report)
             except MCPError as error:
                 if error.code != types.HEADER_MISMATCH:
                     raise
                 # The 2026 protocol's remedy: our copy of the schema is old; list, then once more.
                 await self.fetch()
-                result = (await self.session.send_request(request, _Object)).root
+                result = await self._send(request, report)
         except MCPError as error:
+            if absent and error.code == types.METHOD_NOT_FOUND:
+                raise _Absent from None
             return self._refusal(error)
         except (ValueError, ContentError, RuntimeError) as error:
             # Not pydantic's errors alone: the SDK also writes what it has read, to check it.
@@ -242,10 +306,19 @@ class Link:
                 True,
                 "input_required",
             )
-        return CallOutcome(
-            result_text(result.get("content", ()), result.get("structuredContent")),
-            result.get("isError") is True,
-        )
+        return result
+
+    async def _send(
+        self, request: types.Request[Any, Any], report: Report | None
+    ) -> dict[str, Any]:
+        async def heard(progress: float, total: float | None, message: str | None) -> None:
+            if report is not None:
+                report(progress, total, message)
+
+        # Only who listens asks to be told.
+        told = None if report is None else heard
+        answer = await self.session.send_request(request, _Object, progress_callback=told)
+        return answer.root
 
     def _refusal(self, error: MCPError) -> CallOutcome:
         name = self._spec.name
@@ -302,8 +375,7 @@ class Link:
         """Mend a body before it is read; keep a failure's status, which the SDK does not tell."""
         if response.status_code >= 400:
             self.http_status = response.status_code
-        if "content-encoding" not in response.headers:
-            response.stream = _MendedStream(cast("httpx2.AsyncByteStream", response.stream))
+        mend(response)
 
     def reason(self, error: BaseException) -> str:
         """Return in one line, without secrets, why something failed."""
@@ -319,164 +391,3 @@ class Link:
         told = self._spec.redact(one_line(text or type(error).__name__))
         tail = self._spec.redact(one_line(self.child.tail.decode(errors="replace")[-300:]))
         return f"{told} (its last words: {tail})" if tail else told
-
-
-class _Screened:
-    """The SDK's dispatcher, with lists screened before the SDK checks them, and its end told."""
-
-    def __init__(self, inner: Dispatcher[TransportContext], link: Link) -> None:
-        self._inner = inner
-        self._link = link
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> dict[str, Any]:
-        raw = await self._inner.send_raw_request(method, params, opts)
-        return self._link.screen(raw) if method == "tools/list" else raw
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        await self._inner.notify(method, params, opts)
-
-    async def run(
-        self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
-        *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-    ) -> None:
-        try:
-            await self._inner.run(
-                on_request, on_notify, on_notify_intercept, task_status=task_status
-            )
-        finally:
-            self._link.lost.set()
-
-
-@asynccontextmanager
-async def open_link(
-    link: Link, spec: ServerSpec, *, grace: float, within: float
-) -> AsyncGenerator[None]:
-    """Connect `link`, agree on the protocol, and close the connection on the way out.
-
-    Args:
-        link: A new one.
-        spec: The server.
-        grace: Seconds that a child has to end.
-        within: Seconds that connecting may take.
-
-    Raises:
-        Exception: It cannot be connected, or the connection broke: errors of the operating
-            system, httpx2 or the SDK, alone or in a group. `Link.reason` puts them in words.
-    """
-    # The limit must enclose the scopes of the transport, so it is lifted instead of left.
-    parting = False
-    with anyio.CancelScope(deadline=anyio.current_time() + within) as limit:
-        async with AsyncExitStack() as stack:
-            reads, writes = await stack.enter_async_context(_streams(spec, link, grace))
-            inner: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(reads, writes)
-            session = await stack.enter_async_context(
-                ClientSession(
-                    dispatcher=_Screened(inner, link),
-                    message_handler=link.on_message,
-                    client_info=types.Implementation(name="addendum", version=__version__),
-                )
-            )
-            await link.negotiate(session)
-            limit.deadline = math.inf
-            try:
-                yield
-            finally:
-                # Parting (over HTTP, a request that ends the session) is bounded too.
-                limit.deadline = anyio.current_time() + grace
-                parting = True
-    if limit.cancelled_caught and not parting:
-        raise TimeoutError
-
-
-def _streams(
-    spec: ServerSpec, link: Link, grace: float
-) -> AbstractAsyncContextManager[_ClientStreams]:
-    if spec.server is not None:
-        return _in_process(spec.server)
-    if spec.url is not None:
-        return _http(spec, link)
-    if spec.command:
-        return run_child(spec, link.child, grace)
-    raise ConfigurationError(f"server {spec.name} has no command, url or server; give it one")
-
-
-def _in_process(server: object) -> AbstractAsyncContextManager[_ClientStreams]:
-    if isinstance(server, MCPServer):
-        # The SDK's own client takes the inner server the same way; nothing public leads to it.
-        server = cast("Any", server)._lowlevel_server
-    if isinstance(server, Server):
-        return serve_in_memory(cast("Server[Any]", server))
-    if isinstance(server, InProcess):
-        return server.connect()
-    raise ConfigurationError(
-        f"{type(server).__name__} is no MCP server; pass an mcp Server, MCPServer, or an object "
-        "with connect()"
-    )
-
-
-@asynccontextmanager
-async def serve_in_memory(server: Server[Any]) -> AsyncGenerator[_ClientStreams]:
-    """Run an SDK server in this task and yield a client's streams to it."""
-    async with (
-        create_client_server_memory_streams() as (client, served),
-        anyio.create_task_group() as tasks,
-    ):
-        options = server.create_initialization_options()
-        tasks.start_soon(server.run, *served, options)
-        try:
-            yield client
-        finally:
-            tasks.cancel_scope.cancel()
-
-
-@asynccontextmanager
-async def _http(spec: ServerSpec, link: Link) -> AsyncGenerator[_ClientStreams]:
-    assert spec.url is not None
-    hooks: dict[str, list[Callable[..., Awaitable[Any]]]] = {"response": [link.on_response]}
-    async with (
-        httpx2.AsyncClient(
-            # Bodies are mended below as plain text.
-            headers={**dict(spec.headers), "accept-encoding": "identity"},
-            timeout=_HTTP_TIMEOUT,
-            event_hooks=hooks,
-        ) as client,
-        streamable_http_client(
-            spec.url, http_client=client, max_sse_event_size=MAX_TEXT
-        ) as streams,
-    ):
-        yield streams
-
-
-class _MendedStream(httpx2.AsyncByteStream):
-    """A response body whose lines are bounded and hold no lone surrogates.
-
-    The SDK's JSON reader refuses a whole message for one of them.
-    """
-
-    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
-        self._inner = inner
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        # An event ends with a line break, and a body with the stream: whole lines lose no time.
-        pending = bytearray()
-        async for chunk in self._inner:
-            pending += chunk
-            end = pending.rfind(b"\n") + 1
-            if end:
-                yield mend_surrogates(bytes(pending[:end]))
-                del pending[:end]
-            if len(pending) > MAX_TEXT:
-                raise ContentError(f"the server sent a message of more than {MAX_TEXT:,} bytes")
-        if pending:
-            yield mend_surrogates(bytes(pending))
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()

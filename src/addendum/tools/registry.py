@@ -7,9 +7,11 @@ connection changes no snapshot: only a switch, or a server's settled list, does.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 import anyio
+import msgspec
 from msgspec import Raw, Struct
 
 from addendum.errors import ConfigurationError, ContentError
@@ -21,6 +23,7 @@ from addendum.tools.functions import FunctionTool, ToolContext
 from addendum.tools.mcp import ServerSpec, ServerState
 from addendum.tools.mcp_pool import Connection, ServerPool
 from addendum.tools.names import check_function_names, model_name, model_prefix
+from addendum.tools.resources import resource_run
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
 from addendum.tools.servers import Outcome, Run, Server, remote, remote_by_name
 
@@ -36,7 +39,7 @@ class Entry(Struct, frozen=True):
         run: Runs it; exceptions are turned into error results by whoever calls.
         server: The server it comes from, if any.
         timeout: Its own time limit in seconds, if any.
-        annotations: Its server's hints as a JSON object, where they are known.
+        annotations: Hints as a JSON object, where they are known: its server's, or our own.
     """
 
     schema: ToolSchema
@@ -54,11 +57,13 @@ class Snapshot(Struct, frozen=True):
         instructions: Text of the servers whose tools are active, by server.
         active: The active definitions in assembly order; the same object as before, as long as
             they are the same.
+        unused: Definitions that are newer than the ones held, by name; they are not used.
     """
 
     entries: Mapping[str, Entry]
     instructions: Mapping[str, str]
     active: tuple[ToolSchema, ...]
+    unused: Mapping[str, ToolSchema] = {}
 
 
 class Registry:
@@ -70,6 +75,10 @@ class Registry:
         pool: The process's connections.
         store: Where pins are kept.
         pins: Pins from a catalogue file, by server name; they win over the store's.
+        exclude: Tools that do not exist in this session, as names or glob patterns.
+
+    Attributes:
+        excluded: The same.
     """
 
     def __init__(
@@ -80,7 +89,9 @@ class Registry:
         pool: ServerPool,
         store: Store,
         pins: Mapping[str, Pin] | None = None,
+        exclude: Collection[str] = (),
     ) -> None:
+        self.excluded = tuple(exclude)
         names = [tool.schema.name for tool in functions]
         check_function_names(names, (TOOL_DISPATCHER_NAME, TOOL_SEARCH_NAME))
         if len({spec.name for spec in servers}) != len(servers):
@@ -94,6 +105,7 @@ class Registry:
         self._store = store
         self._pins = dict(pins or {})
         self._search: Run | None = None
+        self._held: Mapping[str, ToolSchema] = {}
         self._active: tuple[ToolSchema, ...] = ()
         self._snapshot: Snapshot | None = None
 
@@ -116,6 +128,15 @@ class Registry:
     def bind_search(self, run: Run) -> None:
         """Say what runs `tool_search`; from then on it is an active tool."""
         self._search = run
+        self._snapshot = None
+
+    def hold(self, definitions: Mapping[str, ToolSchema]) -> None:
+        """Say which definitions stay, whatever a tool is defined as later.
+
+        Args:
+            definitions: By name.
+        """
+        self._held = dict(definitions)
         self._snapshot = None
 
     async def start(self, wait: float) -> None:
@@ -335,6 +356,14 @@ class Registry:
             )
         for server in later:
             self._offer(server, entries, instructions)
+        for name in [name for name in entries if self._is_excluded(name)]:
+            del entries[name]
+        unused: dict[str, ToolSchema] = {}
+        for name, held in self._held.items():
+            entry = entries.get(name)
+            if entry is not None and not same_definition(held, entry.schema):
+                unused[name] = entry.schema
+                entries[name] = msgspec.structs.replace(entry, schema=held)
         last = {tool.name: tool for tool in self._active}
         active = tuple(
             last[name] if last.get(name) == entry.schema else entry.schema
@@ -342,7 +371,12 @@ class Registry:
         )
         if active != self._active:
             self._active = active
-        return Snapshot(entries, instructions, self._active)
+        return Snapshot(entries, instructions, self._active, unused)
+
+    def _is_excluded(self, name: str) -> bool:
+        return name != TOOL_SEARCH_NAME and any(
+            name == each or fnmatchcase(name, each) for each in self.excluded
+        )
 
     def _on(self) -> list[Server]:
         return [server for server in self._servers.values() if server.on]
@@ -377,6 +411,10 @@ class Registry:
                 taken.add(server.names[tool])
 
     # -- servers ----------------------------------------------------------------------------
+
+    async def connection(self, name: str) -> Connection:
+        """Return a server's connection; it is dialled when it is first asked something."""
+        return await self._connect(self._server(name))
 
     async def _connect(self, server: Server) -> Connection:
         if server.connection is None:
@@ -421,7 +459,9 @@ class Registry:
                 f"{name} did not finish within {seconds:g} s and was stopped", True, "timeout"
             )
 
-        return Entry(tool.schema, run, timeout=tool.timeout)
+        own = resource_run(tool, self._on, self._connect)
+        hints = Raw(b'{"readOnlyHint":true}') if tool.read_only else None
+        return Entry(tool.schema, own or run, timeout=tool.timeout, annotations=hints)
 
     async def aclose(self) -> None:
         """Give all connections back."""
@@ -429,6 +469,15 @@ class Registry:
             if server.connection is not None:
                 connection, server.connection = server.connection, None
                 await self._pool.release(connection)
+
+
+def same_definition(one: ToolSchema, other: ToolSchema) -> bool:
+    """Say whether two definitions are the same, whether or not one is deferred."""
+    return one is other or (
+        one.description == other.description
+        and one.identity()
+        == msgspec.structs.replace(other, defer_loading=one.defer_loading).identity()
+    )
 
 
 async def _absent(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:

@@ -8,20 +8,17 @@ the same query give the same bytes in every process.
 
 from __future__ import annotations
 
-import math
 import re
-import unicodedata
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
-from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from msgspec import Raw
 
 from addendum import encoding
 from addendum.errors import ContentError
 from addendum.log.values import ToolSchema
+from addendum.tools.ranking import Entry, Indexes
 
 TOOL_SEARCH_NAME = "tool_search"
 """Name of the tool with which a model looks for tools."""
@@ -83,8 +80,7 @@ THEN_LIST = "Search for a name from this list to see its parameters before you c
 _NOTE_NONE = "No tool matches. Try other words, fewer words, or a server's name without a query."
 _NOTE_EMPTY = "There are no tools to be found at the moment; use those you were given."
 
-Entry: TypeAlias = tuple[ToolSchema, str | None]
-"""A tool that may be found, and the server it comes from."""
+_INDEXES = Indexes()
 
 
 def search(
@@ -113,20 +109,22 @@ def search(
         `note` (why nothing was found) and `then` (what to do next).
     """
     asked = [server] if isinstance(server, str) else list(server)
-    pool = sorted(tools, key=lambda entry: entry[0].name)
+    pool = tools
     if wanted := [name for name in asked if name.strip()]:
         keys = {_server_key(name) for name in wanted}
-        pool = [entry for entry in pool if entry[1] and _server_key(entry[1]) in keys]
+        own = {name for name in {name for _, name in tools} if name and _server_key(name) in keys}
+        pool = [entry for entry in tools if entry[1] in own]
     query = query.strip()[:MAX_QUERY]
     if not pool:
         known = set(servers) | {name for _, name in tools if name}
         return _text({"found": 0, "tools": [], "note": _nothing(wanted, known, bool(tools))})
     if not query:
         return _listing(pool, budget)
-    ranked = _rank(pool, query)
-    if not ranked:
+    most = max(1, min(max_results, MAX_RESULTS))
+    count, best = _INDEXES.of(pool).best(query, most)
+    if not count:
         return _text({"found": 0, "tools": [], "note": _NOTE_NONE})
-    return _found(ranked, max(1, min(max_results, MAX_RESULTS)), budget, dispatch)
+    return _found(count, [pool[place] for place in best], budget, dispatch)
 
 
 def answer(
@@ -164,10 +162,10 @@ def answer(
     )
 
 
-def _found(ranked: list[Entry], most: int, budget: int, dispatch: bool) -> str:
+def _found(count: int, best: list[Entry], budget: int, dispatch: bool) -> str:
     shown: list[dict[str, Any]] = []
     more: list[str] = []
-    for tool, server in ranked[:most]:
+    for tool, server in best:
         entry: dict[str, Any] = {"name": tool.name, "description": tool.description}
         if server:
             entry["server"] = server
@@ -178,19 +176,19 @@ def _found(ranked: list[Entry], most: int, budget: int, dispatch: bool) -> str:
             shown.append(entry)
         else:
             more.append(tool.name)
-    body: dict[str, Any] = {"found": len(ranked), "tools": shown}
+    body: dict[str, Any] = {"found": count, "tools": shown}
     if more:
         body["more"] = more
     return _text({**body, "then": THEN_DISPATCH if dispatch else THEN_NATIVE})
 
 
-def _listing(pool: list[Entry], budget: int) -> str:
+def _listing(pool: Sequence[Entry], budget: int) -> str:
     names: list[str] = []
-    for tool, _ in pool:
-        budget -= len(tool.name) + 3
+    for name in sorted(tool.name for tool, _ in pool):
+        budget -= len(name) + 3
         if budget < 0:
             break
-        names.append(tool.name)
+        names.append(name)
     body: dict[str, Any] = {"found": len(pool), "tools": [], "more": names}
     if len(names) < len(pool):
         body["note"] = f"{len(pool) - len(names)} names were left out; search by words for them."
@@ -218,120 +216,3 @@ def _server_key(name: str) -> str:
 
 def _text(body: dict[str, Any]) -> str:
     return encoding.encode(body).decode()
-
-
-# Ranking
-
-_K1, _B = 1.2, 0.75
-_WEIGHTS = {"name": 6, "description": 2, "argument": 2, "detail": 1}
-_MOST_TERMS = 2_000  # of one tool: a longer text gains nothing but time
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_WORD = re.compile(r"[^\W_]+")
-# Scripts written without spaces: Thai to Myanmar, Khmer, kana, Han, Hangul.
-_DENSE = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
-    "\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_RUN = re.compile(f"[{_DENSE}]+|[^{_DENSE}]+")
-_IS_DENSE = re.compile(f"[{_DENSE}]")
-
-
-def terms(text: str) -> Iterator[str]:
-    """Yield words without case, accents and plural `s`, or pairs of characters without spaces."""
-    plain = unicodedata.normalize("NFKD", text)
-    plain = unicodedata.normalize("NFC", re.sub("[\u0300-\u036f]", "", plain))
-    for word in _WORD.findall(_CAMEL.sub(" ", plain).casefold()):
-        for run in _RUN.findall(word):
-            if not _IS_DENSE.match(run):
-                yield run[:-1] if len(run) > 3 and run[-1] == "s" and run[-2] != "s" else run
-            elif len(run) == 1:
-                yield run
-            else:
-                yield from (run[place : place + 2] for place in range(len(run) - 1))
-
-
-@lru_cache(maxsize=4096)
-def _document(name: str, description: str, parameters: bytes) -> Counter[str]:
-    document: Counter[str] = Counter()
-    fields = [("name", name), ("description", description), *_argument_texts(parameters)]
-    for kind, text in fields:
-        for term in terms(text[:20_000]):
-            if len(document) < _MOST_TERMS or term in document:
-                document[term] += _WEIGHTS[kind]
-    return document
-
-
-def _argument_texts(parameters: bytes) -> list[tuple[str, str]]:
-    """Return names and descriptions of arguments, nested ones included."""
-    try:
-        stack: list[Any] = [encoding.decode(parameters or b"{}")]
-    except ContentError:
-        return []
-    found: list[tuple[str, str]] = []
-    while stack and len(found) < 500:
-        node = stack.pop()
-        if isinstance(node, list):
-            stack.extend(cast("list[Any]", node))
-        if not isinstance(node, dict):
-            continue
-        schema = cast("dict[str, Any]", node)
-        properties = schema.get("properties")
-        if isinstance(properties, dict):
-            found.extend(("argument", name) for name in cast("dict[str, Any]", properties))
-        if isinstance(detail := schema.get("description"), str):
-            found.append(("detail", detail))
-        stack.extend(schema.values())
-    return found
-
-
-def _rank(pool: list[Entry], query: str) -> list[Entry]:
-    """Return the matching tools, best first: an exact name, then by score, then by name."""
-    documents = [_document(tool.name, tool.description, bytes(tool.parameters)) for tool, _ in pool]
-    exact = _exact(pool, query)
-    wanted = [_meant(term, documents) for term in sorted(set(terms(query)))]
-    lengths = [document.total() for document in documents]
-    mean = sum(lengths) / len(lengths) or 1.0
-    scored: list[tuple[bool, float, str, Entry]] = []
-    rarity = [
-        math.log(1 + len(pool) / (1 + sum(_count(document, meant) > 0 for document in documents)))
-        for meant in wanted
-    ]
-    for entry, document, length in zip(pool, documents, lengths, strict=True):
-        score = 0.0
-        for meant, weight in zip(wanted, rarity, strict=True):
-            count = _count(document, meant)
-            score += weight * count * (_K1 + 1) / (count + _K1 * (1 - _B + _B * length / mean))
-        first = entry[0].name in exact
-        if score > 0 or first:
-            scored.append((not first, -round(score, 9), entry[0].name, entry))
-    return [entry for *_, entry in sorted(scored, key=lambda found: found[:3])]
-
-
-def _meant(term: str, documents: Iterable[Counter[str]]) -> tuple[str, ...]:
-    """Return the term, or where no tool has it, the terms that begin with (a sign: hold) it."""
-    longer: set[str] = set()
-    for document in documents:
-        if term in document:
-            return (term,)
-        if len(term) >= 3:
-            longer.update(found for found in document if found.startswith(term))
-        elif _IS_DENSE.match(term):
-            longer.update(found for found in document if term in found)
-    return tuple(sorted(longer))
-
-
-def _count(document: Counter[str], meant: tuple[str, ...]) -> int:
-    return sum(document[term] for term in meant)
-
-
-def _exact(pool: list[Entry], query: str) -> frozenset[str]:
-    """Return names that the query spells: the full one, else one without its server."""
-
-    def same(text: str) -> str:
-        return re.sub(r"[\W_]+", "_", text.casefold())
-
-    wanted = same(query)
-    full = frozenset(tool.name for tool, _ in pool if same(tool.name) == wanted)
-    return full or frozenset(
-        tool.name for tool, _ in pool if same(tool.name.rpartition("__")[2]) == wanted
-    )

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from addendum.log.values import ToolSchema
+from addendum.log.values import Media, ToolSchema
 from addendum.tools.functions import ToolContext
 from addendum.tools.mcp import RemoteTool, ServerSpec, ServerState
 from addendum.tools.mcp_pool import Connection
@@ -21,11 +21,13 @@ class Outcome(Struct, frozen=True):
         text: What the model reads.
         is_error: Whether it says that the call failed.
         code: Why, for programs.
+        media: Files that the text names by number.
     """
 
     text: str
     is_error: bool = False
     code: str | None = None
+    media: tuple[Media, ...] = ()
 
 
 Run = Callable[[bytes, ToolContext, float], Awaitable[Outcome]]
@@ -84,8 +86,8 @@ def remote(server: Server, connect: Connect, tool: str) -> Run:
         if not server.on:
             return _switched_off(server.spec.name)
         connection = await connect(server)
-        answer = await connection.call(tool, arguments, timeout=seconds)
-        return Outcome(answer.text, answer.is_error, answer.code)
+        answer = await connection.call(tool, arguments, timeout=seconds, report=context.report)
+        return Outcome(answer.text, answer.is_error, answer.code, answer.media)
 
     return run
 
@@ -102,8 +104,10 @@ def remote_by_name(server: Server, connect: Connect, name: str) -> Run:
             first = model_name(server.spec.name, tool.name, ())
             # The second is its name where the first was taken.
             if name in (first, model_name(server.spec.name, tool.name, (first,))):
-                answer = await connection.call(tool.name, arguments, timeout=seconds)
-                return Outcome(answer.text, answer.is_error, answer.code)
+                answer = await connection.call(
+                    tool.name, arguments, timeout=seconds, report=context.report
+                )
+                return Outcome(answer.text, answer.is_error, answer.code, answer.media)
         if state.revision:
             return Outcome(f"server {server.spec.name} no longer has {name}", True, "gone")
         return Outcome(

@@ -108,3 +108,7 @@ class Parser(Protocol):
     def partial(self) -> Answer:
         """Return what has arrived so far, for the record of a failed attempt."""
         ...
+
+    def settled(self) -> tuple[Call, ...]:
+        """Return the calls that have come whole, in order; nothing later changes one of them."""
+        ...

@@ -66,7 +66,7 @@ WIRES: Mapping[str, Wire] = {
     anthropic_build.WIRE: Wire(
         anthropic_build.WIRE,
         anthropic_build.FACTS,
-        lambda route: anthropic_build.Renderer(),
+        lambda route: anthropic_build.Renderer(version=route.endpoint.body_version),
         AnthropicParser,
         anthropic_rewrite,
     ),
@@ -74,7 +74,10 @@ WIRES: Mapping[str, Wire] = {
         chat_build.WIRE,
         chat_build.FACTS,
         lambda route: chat_build.Renderer(
-            cache_key=route.provider == "openai-chat", max_tokens_field=route.max_tokens_field
+            cache_key=route.cache_key,
+            max_tokens_field=route.max_tokens_field,
+            parts=_takes_marks(route, chat_build.FACTS),
+            reasoning_stand_in=route.capabilities.reasoning_stand_in,
         ),
         ChatParser,
         chat_rewrite,
@@ -129,6 +132,8 @@ def facts(route: Route) -> WireFacts:
         call_id=route.id_pattern,
         lookback=route.cache.lookback or api.lookback,
         text_marks=route.cache.text_marks,
+        runs=api.runs and route.cache.runs,
+        first_tail_behind=route.capabilities.first_tail_behind,
         marks=min(api.marks, route.cache.max_marks) if _takes_marks(route, api) else 0,
     )
 

@@ -9,6 +9,7 @@ Anthropic `{"type": "error", "error": {"type", "message", "details": {"error_cod
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from addendum import encoding
@@ -65,7 +66,7 @@ def http_error(
     message = _sentence(
         f"{host} answered {status}{f' ({code})' if code else ''}{times}",
         said,
-        "wait and try again" if busy else _advice(status, credential),
+        "wait and try again" if busy else _advice(status, credential, f"{code} {said}"),
     )
     kind = ProviderBusy if busy else ProviderRefused
     return _keep(kind(message, status=status, code=code), body)
@@ -118,7 +119,10 @@ def _sentence(head: str, said: str, advice: str) -> str:
     return f"{head}: {said}; {advice}" if said else f"{head}; {advice}"
 
 
-def _advice(status: int, credential: str | None) -> str:
+def _advice(status: int, credential: str | None, said: str) -> str:
+    for words, advice in _ADVICE:
+        if words.search(said):
+            return advice
     if status in (401, 403):
         return f"check the key in {credential}" if credential else "check the API key"
     if status == 402:
@@ -130,6 +134,30 @@ def _advice(status: int, credential: str | None) -> str:
     if 300 <= status < 400:
         return "set the base URL to the address that it moved to"
     return "correct what it names before sending it again"
+
+
+# Seen: "prompt is too long: N tokens > M maximum" (Claude), context_length_exceeded (OpenAI),
+# "Input is too long for requested model" (Bedrock), "The input token count ... exceeds the maximum
+# number of tokens allowed" (Gemini); ExpiredTokenException; "does not support tools", "doesn't
+# support tool use"; model_not_found, "The provided model identifier is invalid".
+_ADVICE = tuple(
+    (re.compile(pattern, re.IGNORECASE), advice)
+    for pattern, advice in (
+        (
+            r"prompt is too long|context_length_exceeded|input is too long|token count.*exceeds",
+            "the request is too large: compact the session",
+        ),
+        (r"expired", "renew the credentials and try again"),
+        (
+            r"(?:not|n't) support tool|tool use is not supported",
+            "use another model, or an agent without tools",
+        ),
+        (
+            r"model_not_found|model identifier is invalid",
+            "check the model's name, and the region that it is served in",
+        ),
+    )
+)
 
 
 def _decoded(body: bytes) -> Any:

@@ -17,14 +17,14 @@ from msgspec import Raw
 from addendum import encoding
 from addendum.errors import ContentError
 from addendum.log.events import RequestContext
-from addendum.log.values import Config, ToolSchema
+from addendum.log.values import Config, Media, ToolSchema
 from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
 from addendum.prompt.projector import WireFacts
 from addendum.wire.pieces import Declarations, Edit, Pieces
 
 WIRE = "anthropic_messages"
 
-FACTS = WireFacts(waits=False, string_arguments=False, marks=4)
+FACTS = WireFacts(waits=False, string_arguments=False, marks=4, images_count=True)
 
 DEFAULT_MAX_TOKENS = 8_192
 
@@ -38,10 +38,14 @@ class Renderer:
     Attributes:
         encoded: Blocks, prompt texts and declarations encoded so far; for tests that count them.
             Items sent back as they came are not.
+
+    Args:
+        version: Version that the body names, where the address names the model; else empty.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, version: str = "") -> None:
         self.encoded = 0
+        self._version = version
         self._chain = -1
         self._pieces = Pieces()
         self._last: Group | None = None
@@ -62,7 +66,12 @@ class Renderer:
             UnsupportedContent: The prompt holds what this wire cannot say.
         """
         mark = _mark(prompt.context)
-        parts = [_settings(config, stream), b',"tools":[', self._declare(prompt, mark), b"]"]
+        parts = [
+            _settings(config, stream, self._version),
+            b',"tools":[',
+            self._declare(prompt, mark),
+            b"]",
+        ]
         if not prompt.tools:
             parts = parts[:1]
         if prompt.system:
@@ -147,6 +156,9 @@ class Renderer:
                     "tool_use_id": block.call_id,
                     "content": block.text,
                 }
+                if block.media:
+                    said = {"type": "text", "text": block.text}
+                    value["content"] = [said, *map(_file, block.media)]
                 if block.is_error:
                     value["is_error"] = True
                 return encoding.encode(value)
@@ -183,9 +195,9 @@ def betas(prompt: Prompt, block_betas: Sequence[str] = ()) -> tuple[str, ...]:
     return flags
 
 
-def _settings(config: Config, stream: bool) -> bytes:
+def _settings(config: Config, stream: bool, version: str) -> bytes:
     value: dict[str, Any] = {
-        "model": config.model,
+        **({"anthropic_version": version} if version else {"model": config.model}),
         "max_tokens": config.max_tokens or DEFAULT_MAX_TOKENS,
         "stream": stream,
     }
@@ -226,6 +238,14 @@ def _marked(piece: bytes, mark: bytes) -> bytes:
 
 def _text(text: str) -> bytes:
     return encoding.encode({"type": "text", "text": text})
+
+
+def _file(media: Media) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": media.media_type, "data": media.data}
+    return {
+        "type": "image" if media.media_type.startswith("image/") else "document",
+        "source": source,
+    }
 
 
 def _declaration(tool: ToolSchema) -> bytes:

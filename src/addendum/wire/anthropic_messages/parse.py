@@ -115,6 +115,14 @@ class AnthropicParser:
         """Return what has arrived so far, for the record of a failed attempt."""
         return self._answer(complete=False)
 
+    def settled(self) -> tuple[Call, ...]:
+        """Return the calls that have come whole."""
+        return tuple(
+            Call(block.id, block.name, block.arguments)
+            for block in self._blocks.values()
+            if block.kind == "tool_use" and not block.open
+        )
+
     def _start(self, value: Mapping[str, Any], data: bytes) -> None:
         if self._message is not None:
             raise _broken("message_start came twice")

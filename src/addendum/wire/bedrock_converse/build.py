@@ -20,7 +20,7 @@ from msgspec import Raw
 from addendum import encoding
 from addendum.errors import ContentError, UnsupportedContent
 from addendum.log.events import RequestContext
-from addendum.log.values import Config, ToolSchema
+from addendum.log.values import Config, Media, ToolSchema
 from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
 from addendum.prompt.wire_facts import WireFacts
 from addendum.wire.pieces import Declarations, Edit, Pieces
@@ -152,7 +152,10 @@ class Renderer:
                 said = block.text if block.text.strip() else "(empty)"
                 result: dict[str, Any] = {
                     "toolUseId": block.call_id,
-                    "content": [{"text": said}],
+                    "content": [
+                        {"text": said},
+                        *(_file(number, each) for number, each in enumerate(block.media, 1)),
+                    ],
                     "status": "error" if block.is_error else "success",
                 }
                 return encoding.encode({"toolResult": result})
@@ -217,6 +220,15 @@ def _with_tail(piece: bytes, text: bytes) -> bytes:
 
 def _text(text: str) -> bytes:
     return encoding.encode({"text": text})
+
+
+def _file(number: int, media: Media) -> dict[str, Any]:
+    kind = media.media_type.partition("/")[2]
+    source = {"bytes": media.data}
+    if media.media_type.startswith("image/"):
+        return {"image": {"format": kind, "source": source}}
+    # The model reads the name, so it is ours; it has to differ within a message.
+    return {"document": {"format": kind, "name": f"file {number}", "source": source}}
 
 
 def _declaration(tool: ToolSchema) -> bytes:

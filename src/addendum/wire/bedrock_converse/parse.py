@@ -98,6 +98,14 @@ class ConverseParser:
         """Return what has arrived so far, for the record of a failed attempt."""
         return self._answer(complete=False)
 
+    def settled(self) -> tuple[Call, ...]:
+        """Return the calls that have come whole."""
+        return tuple(
+            Call(block.id, block.name, block.joined("input") or "{}")
+            for _, block in sorted(self._blocks.items())
+            if block.kind == "toolUse" and not block.open
+        )
+
     def _open(self, value: Mapping[str, Any]) -> tuple[Delta, ...]:
         start = table(value.get("start"))
         use = table(start.get("toolUse"))

@@ -55,7 +55,18 @@ def kind(raw: Raw) -> str:
     return "text" if part.text is not None else next(iter(_fields.decode(raw)), "")
 
 
-FACTS = WireFacts(waits=True, string_arguments=True, marks=0, kind=kind)
+def unsigned(raw: Raw) -> Raw:
+    """Return a part without its signature: nothing if that is all, the same object if it has none."""
+    if b'"thoughtSignature"' not in bytes(raw):
+        return raw
+    fields = _fields.decode(raw)
+    kept = {name: value for name, value in fields.items() if name != "thoughtSignature"}
+    if kept.keys() == {"text"} and bytes(kept["text"]) == b'""':
+        return Raw(b"")
+    return raw if len(kept) == len(fields) else Raw(encoding.encode(kept))
+
+
+FACTS = WireFacts(waits=True, string_arguments=True, marks=0, kind=kind, bare=unsigned)
 
 
 class Renderer:
@@ -73,6 +84,7 @@ class Renderer:
     def __init__(self, *, stand_in: str = "") -> None:
         self.encoded = 0
         self._stand_in = stand_in
+        self._signature = b',"thoughtSignature":' + encoding.encode(stand_in) + b"}"
         self._chain = -1
         self._pieces = Pieces()
         self._last = ""
@@ -149,6 +161,9 @@ class Renderer:
 
     def _encode(self, block: Block) -> bytes:
         if isinstance(block, Native):
+            if self._stand_in and block.reasons and block.unpaired and block.kind == "tool_use":
+                # It was signed, so it is the first of its step.
+                return bytes(block.raw)[:-1] + self._signature
             return bytes(block.raw)
         self.encoded += 1
         match block:
@@ -166,6 +181,11 @@ class Renderer:
                     "name": self._names.get(block.call_id, block.name),
                     "response": {"error" if block.is_error else "output": block.text},
                 }
+                if block.media:
+                    response["parts"] = [
+                        {"inlineData": {"mimeType": each.media_type, "data": each.data}}
+                        for each in block.media
+                    ]
                 return encoding.encode({"functionResponse": response})
             case Use():
                 call = {

@@ -92,6 +92,10 @@ class GeminiParser:
         """Return what has arrived so far, for the record of a failed attempt."""
         return self._answer(complete=False)
 
+    def settled(self) -> tuple[Call, ...]:
+        """Return the calls that have come whole."""
+        return tuple(Call(part.id, part.name, part.arguments) for part in self._parts if part.name)
+
     def _chunk(self, value: Mapping[str, Any], data: bytes) -> list[Delta]:
         self._id = self._id or text(value.get("responseId"))
         self._model = self._model or text(value.get("modelVersion"))

@@ -9,7 +9,8 @@ The item that is sent back is one assistant message with keys in this order: `ro
 `refusal`, `reasoning_content` or `reasoning`, `reasoning_details`, `tool_calls`. Only these: strict
 servers refuse the other fields of their own answers. `content` is null if there are calls and no
 text. Of the two reasoning fields the one that came is kept, under its own name, but none where
-`reasoning_details` came, which hold the same.
+`reasoning_details` came, which hold the same. An empty `reasoning_content` is kept beside calls:
+DeepSeek asks for the field even where the model did not think (EverMind-AI/Raven#297).
 
 How a stream is put together:
 
@@ -110,6 +111,11 @@ class ChatParser:
         """Return what has arrived so far, for the record of a failed attempt."""
         return self._answer(complete=False)
 
+    def settled(self) -> tuple[Call, ...]:
+        """Return the calls that have come whole."""
+        # A piece may belong to any earlier call, until the answer says that it has ended.
+        return () if self._stop is None else self.partial().calls
+
     def _count(
         self, value: Mapping[str, Any], data: bytes, choice: Mapping[str, Any], raw: Raw | None
     ) -> None:
@@ -172,6 +178,7 @@ class _Message:
         self._content: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: dict[str, list[str]] = {}
+        self._empty = False
         self._details: list[_Detail] = []
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
@@ -188,6 +195,8 @@ class _Message:
                 said.append(TextDelta(piece))
         thought = ""
         for field in ("reasoning_content", "reasoning"):
+            if field == "reasoning_content" and delta.get(field) == "":
+                self._empty = True
             if piece := text(delta.get(field)):
                 self._reasoning.setdefault(field, []).append(piece)
                 # Servers that send both fields say the same in both.
@@ -265,6 +274,8 @@ class _Message:
         else:
             for field, pieces in list(self._reasoning.items())[:1]:
                 message[field] = "".join(pieces)
+            if self._empty and self._calls and not self._reasoning:
+                message["reasoning_content"] = ""
         if self._calls:
             message["tool_calls"] = [call.native() for call in self._calls]
         return Raw(encoding.encode(message))

@@ -5,8 +5,8 @@ content parts, tools declared in it (Kimi) and its calls. The head makes the end
 before count: a part added to that message is not the same prompt as a new message. System and
 developer messages in front of all others are the system part.
 
-Two kinds of marks occur: OpenAI's `prompt_cache_breakpoint`, on parts of all but assistant
-messages, and OpenRouter's `cache_control`, on text parts and tool entries.
+Two kinds of marks occur: OpenAI's `prompt_cache_breakpoint` and OpenRouter's `cache_control`, both
+on parts of all but assistant messages; the latter on text parts only, and on tool entries.
 
 Sources: OpenAI guide "Prompt caching" and openai-python 3.57.0 types (2026-11); OpenRouter docs
 "Prompt caching"; platform.kimi.ai.
@@ -188,5 +188,5 @@ def _markable(role: str, type_: str, value: Json) -> bool:
     if type_ == "text" and not text_of(value):
         return False
     if "cache_control" in value:
-        return type_ in ("tool", "text") and role != "tool"
+        return type_ in ("tool", "text") and role != "assistant"
     return type_ in _MARKABLE and role not in ("assistant", "tools")

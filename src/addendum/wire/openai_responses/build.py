@@ -20,7 +20,7 @@ from msgspec import Raw
 
 from addendum import encoding
 from addendum.errors import UnsupportedContent
-from addendum.log.values import Config, ToolSchema
+from addendum.log.values import Config, Media, ToolSchema
 from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
 from addendum.prompt.projector import WireFacts
 from addendum.wire.openai_responses.items import without_id
@@ -168,7 +168,7 @@ class Renderer:
                     {
                         "type": "function_call_output",
                         "call_id": block.call_id,
-                        "output": [Raw(_part(block.text))],
+                        "output": [Raw(_part(block.text)), *map(_file, block.media)],
                     }
                 )
             case Use():
@@ -225,7 +225,7 @@ def _opening(block: Block, last: int | None) -> bytes:
 
 
 def _marked(piece: bytes) -> bytes:
-    """Splice a mark into the only part of an item of ours, which ends with `"}]}`."""
+    """Splice a mark into the last part of an item of ours, which ends with `"}]}`."""
     return piece[:-3] + _MARK + piece[-3:]
 
 
@@ -244,6 +244,14 @@ def _behind(tail: bytes, piece: bytes) -> bytes:
 
 def _part(text: str) -> bytes:
     return encoding.encode({"type": "input_text", "text": text})
+
+
+def _file(media: Media) -> dict[str, Any]:
+    # What is last ends with its longest field: a mark is spliced in behind it.
+    url = f"data:{media.media_type};base64,{media.data}"
+    if media.media_type.startswith("image/"):
+        return {"type": "input_image", "detail": "auto", "image_url": url}
+    return {"type": "input_file", "filename": "document.pdf", "file_data": url}
 
 
 def _message(role: str, text: str) -> bytes:

@@ -101,6 +101,14 @@ class ResponsesParser:
         """Return what has arrived so far, for the record of a failed attempt."""
         return self._answer(complete=False)
 
+    def settled(self) -> tuple[Call, ...]:
+        """Return the calls that have come whole."""
+        return tuple(
+            Call(item.id, item.name, item.arguments)
+            for _, item in sorted(self._items.items())
+            if item.kind == "function_call" and item.name and item.done
+        )
+
     def _item(self, value: Mapping[str, Any]) -> _Item:
         index = count(value.get("output_index"))
         if index is None:

@@ -1,0 +1,141 @@
+"""What a server offers beside tools: prompts and resources, screened like its tools.
+
+One bad entry never costs the others: it is left out. A list is bounded, and says what it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from msgspec import Struct
+
+from addendum.encoding import clean
+from addendum.tools.mcp import MAX_NAME, CallOutcome, cut, one_line
+from addendum.tools.mcp_results import read_content
+
+MAX_OFFERS = 1_000
+"""Prompts, or resources, that are taken from one server."""
+
+MAX_URI = 4_096
+"""Characters of a resource's address."""
+
+_SAID = 500
+"""Characters of a description."""
+
+
+class PromptArgument(Struct, frozen=True):
+    """An argument of a prompt; its value is text."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+class RemotePrompt(Struct, frozen=True):
+    """A prompt as its server lists it.
+
+    Attributes:
+        name: The server's own name for it.
+        description: One line; empty where the server gives none.
+        arguments: What it can be filled with.
+    """
+
+    name: str
+    description: str = ""
+    arguments: tuple[PromptArgument, ...] = ()
+
+
+class RemoteResource(Struct, frozen=True, omit_defaults=True):
+    """A resource as its server lists it.
+
+    Attributes:
+        uri: Its address, or a template of addresses.
+        name: What people call it.
+        description: One line.
+        type: Its media type, as the server says.
+        size: Bytes, as the server says.
+        template: Whether `uri` has places to fill in.
+    """
+
+    uri: str
+    name: str = ""
+    description: str = ""
+    type: str = ""
+    size: int | None = None
+    template: bool = False
+
+
+def screen_prompts(entries: Sequence[dict[str, Any]]) -> tuple[RemotePrompt, ...]:
+    """Return the good ones of listed prompts, sorted by name; of equal names the first counts."""
+    found: dict[str, RemotePrompt] = {}
+    for entry in entries:
+        name = entry.get("name")
+        if _named(name) and len(found) < MAX_OFFERS:
+            given = cast("list[dict[str, Any]]", entry.get("arguments") or [])
+            arguments = tuple(
+                PromptArgument(
+                    each["name"], _line(each.get("description")), each.get("required") is True
+                )
+                for each in given
+                if _named(each.get("name"))
+            )
+            description = _line(entry.get("description") or entry.get("title"))
+            found.setdefault(str(name), RemotePrompt(str(name), description, arguments))
+    return tuple(sorted(found.values(), key=lambda each: each.name))
+
+
+def screen_resources(entries: Sequence[dict[str, Any]]) -> tuple[RemoteResource, ...]:
+    """Return the good ones of listed resources and templates, in the server's order."""
+    found: dict[str, RemoteResource] = {}
+    for entry in entries:
+        template = "uriTemplate" in entry
+        uri = entry.get("uriTemplate" if template else "uri")
+        if not isinstance(uri, str) or not 0 < len(uri) <= MAX_URI or not uri.isprintable():
+            continue
+        if len(found) == MAX_OFFERS:
+            break
+        size = entry.get("size")
+        made = RemoteResource(
+            uri,
+            _line(entry.get("title") or entry.get("name")),
+            _line(entry.get("description")),
+            _line(entry.get("mimeType")),
+            size if isinstance(size, int) else None,
+            template,
+        )
+        found.setdefault(uri, made)
+    return tuple(found.values())
+
+
+def prompt_text(messages: Sequence[dict[str, Any]]) -> str:
+    """Return a filled-in prompt as the text of one user message.
+
+    What the server wrote for the model to have said stands under a line `[assistant]`. Files have
+    no place in a user message: each is told of in a line.
+    """
+    parts: list[str] = []
+    last = "user"
+    for message in messages:
+        role = "assistant" if message.get("role") == "assistant" else "user"
+        if role != last:
+            parts.append(f"[{role}]")
+            last = role
+        content = cast("dict[str, Any]", message.get("content") or {})
+        said, media = read_content([content])
+        parts.append(f"{said[:-1]}: not shown: a prompt holds text only]" if media else said)
+    return cut("\n\n".join(parts))
+
+
+def resource_outcome(contents: Sequence[dict[str, Any]]) -> CallOutcome:
+    """Return what a resource holds, as the result of a call."""
+    text, media = read_content([{"type": "resource", "resource": each} for each in contents])
+    return CallOutcome(text or "the resource is empty", media=media)
+
+
+def _named(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable()
+
+
+def _line(text: object) -> str:
+    return one_line(clean(text), _SAID) if isinstance(text, str) else ""

@@ -1,0 +1,110 @@
+"""Opens a connection to an MCP server and closes it again.
+
+Imports the SDK, which takes about a second: `mcp_connection` imports this module when a server is
+first dialled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.abc
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.shared.dispatcher import (
+    CallOptions,
+    Dispatcher,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+)
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
+
+from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp_link import Link
+from addendum.tools.mcp_transport import client_streams
+from addendum.version import __version__
+
+__all__ = ["Link", "open_link"]
+
+
+class _Screened:
+    """The SDK's dispatcher, with lists screened before the SDK checks them, and its end told."""
+
+    def __init__(self, inner: Dispatcher[TransportContext], link: Link) -> None:
+        self._inner = inner
+        self._link = link
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        raw = await self._inner.send_raw_request(method, params, opts)
+        return self._link.screen(raw) if method == "tools/list" else raw
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        await self._inner.notify(method, params, opts)
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        try:
+            await self._inner.run(
+                on_request, on_notify, on_notify_intercept, task_status=task_status
+            )
+        finally:
+            self._link.lost.set()
+
+
+@asynccontextmanager
+async def open_link(
+    link: Link, spec: ServerSpec, *, grace: float, within: float
+) -> AsyncGenerator[None]:
+    """Connect `link`, agree on the protocol, and close the connection on the way out.
+
+    Args:
+        link: A new one.
+        spec: The server.
+        grace: Seconds that a child has to end.
+        within: Seconds that connecting may take.
+
+    Raises:
+        Exception: It cannot be connected, or the connection broke: errors of the operating
+            system, httpx2 or the SDK, alone or in a group. `Link.reason` puts them in words.
+    """
+    # The limit must enclose the scopes of the transport, so it is lifted instead of left.
+    parting = False
+    with anyio.CancelScope(deadline=anyio.current_time() + within) as limit:
+        async with AsyncExitStack() as stack:
+            reads, writes = await stack.enter_async_context(
+                client_streams(spec, link.child, link.on_response, grace)
+            )
+            inner: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(reads, writes)
+            session = await stack.enter_async_context(
+                ClientSession(
+                    dispatcher=_Screened(inner, link),
+                    message_handler=link.on_message,
+                    client_info=types.Implementation(name="addendum", version=__version__),
+                )
+            )
+            await link.negotiate(session)
+            limit.deadline = math.inf
+            try:
+                yield
+            finally:
+                # Parting (over HTTP, a request that ends the session) is bounded too.
+                limit.deadline = anyio.current_time() + grace
+                parting = True
+    if limit.cancelled_caught and not parting:
+        raise TimeoutError
