@@ -14,12 +14,15 @@ from addendum.version import __version__
 if TYPE_CHECKING:
     from addendum.agent.agent import Agent, Limits, Settings, ToolDispatch
     from addendum.agent.approval import Approval, Decision, Pending, Policy
+    from addendum.agent.compaction import Compaction
     from addendum.agent.hooks import AddContext, Ask, Change, Deny, Hook, HookCall, Replace
     from addendum.agent.session import Session
+    from addendum.agent.subagents import subagent
     from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME, resolve_dispatched_tool_call
     from addendum.tools.functions import ToolContext, tool
     from addendum.tools.history import ToolHistory, project_tool_updates
     from addendum.tools.mcp import ServerSpec
+    from addendum.tools.resources import RESOURCE_TOOLS
 
 _HOMES = {
     "AddContext": "addendum.agent.hooks",
@@ -27,6 +30,7 @@ _HOMES = {
     "Approval": "addendum.agent.approval",
     "Ask": "addendum.agent.hooks",
     "Change": "addendum.agent.hooks",
+    "Compaction": "addendum.agent.compaction",
     "Decision": "addendum.agent.approval",
     "Deny": "addendum.agent.hooks",
     "Hook": "addendum.agent.hooks",
@@ -34,6 +38,7 @@ _HOMES = {
     "Limits": "addendum.agent.agent",
     "Pending": "addendum.agent.approval",
     "Policy": "addendum.agent.approval",
+    "RESOURCE_TOOLS": "addendum.tools.resources",
     "Replace": "addendum.agent.hooks",
     "ServerSpec": "addendum.tools.mcp",
     "Session": "addendum.agent.session",
@@ -44,6 +49,7 @@ _HOMES = {
     "ToolHistory": "addendum.tools.history",
     "project_tool_updates": "addendum.tools.history",
     "resolve_dispatched_tool_call": "addendum.tools.dispatcher",
+    "subagent": "addendum.agent.subagents",
     "tool": "addendum.tools.functions",
 }
 
@@ -61,12 +67,14 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "RESOURCE_TOOLS",
     "TOOL_DISPATCHER_NAME",
     "AddContext",
     "Agent",
     "Approval",
     "Ask",
     "Change",
+    "Compaction",
     "Decision",
     "Deny",
     "Hook",
@@ -84,5 +92,6 @@ __all__ = [
     "__version__",
     "project_tool_updates",
     "resolve_dispatched_tool_call",
+    "subagent",
     "tool",
 ]

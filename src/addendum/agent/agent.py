@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 from anyio.abc import TaskGroup
@@ -15,14 +15,15 @@ from msgspec import Struct
 
 from addendum import encoding
 from addendum.agent.approval import Approval, OnRedefinition
+from addendum.agent.compaction import Compaction
 from addendum.agent.hooks import Hook
+from addendum.agent.lifetime import LifetimeChoice
 from addendum.agent.session import Session
 from addendum.errors import ConfigurationError
 from addendum.log.events import SessionStart
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Store
 from addendum.routes import (
-    Lifetime,
     Route,
     TailChoice,
     ToolChanges,
@@ -30,6 +31,7 @@ from addendum.routes import (
     context,
     resolve,
 )
+from addendum.routes.probed import overlaid, read
 from addendum.stores import DEFAULT_URL, open_store
 from addendum.tools.catalogue import Pin, read_catalogue
 from addendum.tools.dispatcher import CanDispatch
@@ -50,12 +52,15 @@ class Limits(Struct, frozen=True):
         server_wait: Seconds that a step waits for a server that was switched on and has not
             listed its tools yet; a slower one joins later.
         result_bytes: Bytes of a tool result that are kept; the rest is cut, with a note.
+        shown_bytes: Bytes of a kept result that the model reads: its beginning and its end, with a
+            note between them. `Session.result` has the whole.
     """
 
     steps: int = 50
     tool_timeout: float = 120.0
     server_wait: float = 10.0
     result_bytes: int = 1024 * 1024
+    shown_bytes: int = 128 * 1024
 
 
 class ToolDispatch(Struct, frozen=True):
@@ -100,13 +105,26 @@ class Agent:
         hooks: The application's own code around tool calls, in order.
         approval: Which calls a person is asked about. None asks about none, and a hook that wants
             to ask refuses the call.
-        on_redefinition: What happens when a tool is defined anew in a session: `accept` it, or
-            `ask` before its next call, until one was approved.
+        on_redefinition: What happens when a tool is defined anew in a session: `accept` it,
+            `ask` before its next call, until one was approved, or `keep` the definition that the
+            session has. It is logged in each case.
+        early_start: Start calls of read-only tools while the answer still streams: functions made
+            with `read_only=True`, and tools whose server says so (`readOnlyHint`; its word alone).
+            Never calls through the dispatcher or of deferred or disabled tools, and none that a
+            policy or a hook has a say in.
+        output_references: Label each result, so that a later call may pass it on: `{{tool0turn3}}`
+            in its arguments stands for the text of that result.
         tail: Where `turn_instructions` stand; `auto` is the route's own choice.
         caching: Whether the provider's cache is used.
-        ttl: Lifetime asked of cache marks, on routes that have one.
+        ttl: Lifetime asked of cache marks, on routes that have one; `auto` asks for what would have
+            been cheaper so far, chosen anew whenever the cache has surely expired. None is the
+            provider's default.
+        consolidate: Whether a session whose cache has surely expired folds the tools that were
+            added into its head and drops dead definitions, unless bound reasoning would be lost.
         settings: Sampling settings.
         limits: Bounds of a turn.
+        compaction: When a session is compacted by itself, between turns and between the steps of
+            a long one. None: only when `Session.compact` is called.
         catalogue: A file of pinned definitions, for many machines that share one head.
         base_url: Another address for the route.
         record: Keep each request's bytes in `session.sent`, for whoever judges them.
@@ -133,11 +151,15 @@ class Agent:
         hooks: Sequence[Hook] = (),
         approval: Approval | None = None,
         on_redefinition: OnRedefinition = "accept",
+        early_start: bool = False,
+        output_references: bool = False,
         tail: TailChoice = "auto",
         caching: bool = True,
-        ttl: Lifetime | None = None,
+        ttl: LifetimeChoice | None = None,
+        consolidate: bool = True,
         settings: Settings | None = None,
         limits: Limits | None = None,
+        compaction: Compaction | None = None,
         catalogue: str | Path | Mapping[str, Pin] | None = None,
         base_url: str | None = None,
         record: bool = False,
@@ -160,20 +182,26 @@ class Agent:
         self.disabled = tuple(sorted(set(disabled)))
         self.hooks = tuple(hooks)
         self.approval = approval
-        if on_redefinition not in ("accept", "ask"):
+        if on_redefinition not in get_args(OnRedefinition):
             raise ConfigurationError(
-                f"on_redefinition is 'accept' or 'ask', not {on_redefinition!r}"
+                f"on_redefinition is 'accept', 'ask' or 'keep', not {on_redefinition!r}"
             )
         if on_redefinition == "ask" and approval is None:
             raise ConfigurationError(
                 "on_redefinition='ask' has nobody to ask; give approval=Approval(...) too"
             )
         self.on_redefinition: OnRedefinition = on_redefinition
+        self.early_start = early_start
+        self.output_references = output_references
         self.tail: TailChoice = tail
         self.caching = caching
-        self.ttl: Lifetime | None = ttl
+        self.ttl: LifetimeChoice | None = ttl
+        self.consolidate = consolidate
         self.settings = settings or Settings()
         self.limits = limits or Limits()
+        self.compaction = compaction
+        if compaction is not None:
+            compaction.limit(self.route)
         self.pins: Mapping[str, Pin] = (
             read_catalogue(catalogue) if isinstance(catalogue, str | Path) else (catalogue or {})
         )
@@ -187,12 +215,18 @@ class Agent:
             choose_projection(self.route, tool_changes, has_servers=self.can_change),
             tail=tail,
             caching=caching,
-            ttl=ttl,
+            ttl=None if ttl == "auto" else ttl,
         )
 
     def resolve(self, route: str | Route) -> Route:
-        """Return the route that a name means, at this agent's address."""
-        return route if isinstance(route, Route) else resolve(route, base_url=self.base_url)
+        """Return the route that a name means, at this agent's address, with what was probed there.
+
+        A ready route stays as it is.
+        """
+        if isinstance(route, Route):
+            return route
+        named = resolve(route, base_url=self.base_url)
+        return overlaid(named, read(named))
 
     @property
     def digest(self) -> str:
@@ -218,7 +252,12 @@ class Agent:
 
     @asynccontextmanager
     async def open(
-        self, session_id: str | None = None, *, store: str | Store | None = None
+        self,
+        session_id: str | None = None,
+        *,
+        store: str | Store | None = None,
+        parent: str | None = None,
+        exclude: Collection[str] = (),
     ) -> AsyncGenerator[Session]:
         """Open a session: a new one, or one that the store has.
 
@@ -226,6 +265,9 @@ class Agent:
             session_id: Its id; a new random one if None.
             store: Where it is kept: `sqlite:///path.db`, `memory://`, or an open store. The
                 default store of the user if None.
+            parent: Id of the session that opens it, for the log of a new one.
+            exclude: Tools that a new session can never use: real names, exact or as glob patterns.
+                They do not exist there, whatever its agent has. A session keeps what it began with.
 
         Raises:
             SessionBusy: Another writer holds it.
@@ -241,7 +283,8 @@ class Agent:
             stored = await kept.read(name)
             log = SessionLog.load(name, stored, clock=lambda: int(self.clock() * 1000))
             if not len(log):
-                log.append(SessionStart(name, agent=self.digest))
+                excluded = tuple(sorted(set(exclude)))
+                log.append(SessionStart(name, agent=self.digest, parent=parent, excluded=excluded))
             transport = self.transport
             if transport is None:
                 transport = await stack.enter_async_context(Transport())
@@ -251,6 +294,7 @@ class Agent:
                 pool=self.pool or default_pool(),
                 store=kept,
                 pins=self.pins,
+                exclude=excluded_by(log),
             )
             stack.push_async_callback(registry.aclose)
             session: Session | None = None
@@ -280,6 +324,12 @@ async def _task_group() -> AsyncGenerator[TaskGroup]:
             failure = error
     if failure is not None:
         raise failure
+
+
+def excluded_by(log: SessionLog) -> tuple[str, ...]:
+    """Return the tools that a session can never use, by its first event."""
+    first = log.events[0].data
+    return first.excluded if isinstance(first, SessionStart) else ()
 
 
 async def _release(store: Store, lease: Any) -> None:

@@ -37,7 +37,7 @@ from addendum.tools.registry import Entry, Outcome
 from addendum.tools.search import TOOL_SEARCH_NAME
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
-OnRedefinition: TypeAlias = Literal["accept", "ask"]
+OnRedefinition: TypeAlias = Literal["accept", "ask", "keep"]
 
 KINDS = ("approve", "deny", "edit", "respond")
 """What may be decided of a call."""

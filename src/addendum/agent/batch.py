@@ -7,6 +7,7 @@ result, whatever happens to it on the way.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,9 +20,10 @@ from addendum.agent.approval import (
     definition,
     denied,
     handled,
+    hints,
     outdated,
 )
-from addendum.agent.execution import Planned, run_calls
+from addendum.agent.execution import Planned, bounded, run_calls
 from addendum.agent.hooks import (
     HookCall,
     blocked,
@@ -30,6 +32,9 @@ from addendum.agent.hooks import (
     run_before,
     run_failure,
 )
+from addendum.agent.outputs import filled
+from addendum.agent.progress import Progress
+from addendum.agent.repeats import guarded
 from addendum.agent.results import StreamEvent, ToolFinished, ToolStarted
 from addendum.log.approvals import (
     AddedContext,
@@ -40,6 +45,7 @@ from addendum.log.approvals import (
 )
 from addendum.log.events import AssistantMessage, RequestContext, ToolCall, ToolResult
 from addendum.log.values import Call
+from addendum.prompt.long_results import tier
 from addendum.tools.dispatcher import (
     TOOL_DISPATCHER_NAME,
     Refused,
@@ -50,6 +56,7 @@ from addendum.tools.dispatcher import (
 from addendum.tools.envelope import MAX_ARGUMENTS
 from addendum.tools.functions import ToolContext
 from addendum.tools.names import legal_name
+from addendum.tools.output_references import Fill
 from addendum.tools.registry import Entry, Outcome, Snapshot
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
 from addendum.wire.answer import Answer
@@ -58,6 +65,7 @@ from addendum.wire.reading import legal_object
 
 if TYPE_CHECKING:
     from addendum.agent.approval import Decisions
+    from addendum.agent.early import Early
     from addendum.agent.session import Session
 
 
@@ -69,6 +77,7 @@ class Batch:
         emit: Told of everything that happens.
         snapshot: The tools that calls are made against.
         context: What the request that is answered was rendered with.
+        early: The calls that were started while the answer streamed, if any could be.
     """
 
     def __init__(
@@ -77,12 +86,20 @@ class Batch:
         emit: Callable[[StreamEvent], None],
         snapshot: Snapshot,
         context: RequestContext,
+        early: Early | None = None,
     ) -> None:
         turn, step = session.log.turn, session.log.step
         assert turn is not None and step is not None
         self._session = session
         self._emit = emit
         self._turn, self._step = turn, step
+        self._early = early
+        self._reports: dict[str, Progress] = {}
+        self._fill: Fill | None = None
+        if session.agent.output_references:
+            session.outputs.read(session.log.events)
+            # As they are in front of the round: its calls do not refer to each other.
+            self._fill = partial(filled, texts=session.outputs.texts())
         self._take(snapshot, context)
 
     def _take(self, snapshot: Snapshot, context: RequestContext) -> None:
@@ -106,15 +123,23 @@ class Batch:
         native = answer.native
         for given in answer.calls:
             call = msgspec.structs.replace(given, name=legal_name(given.name))
-            if call.name != given.name:
-                # No provider takes such a name back, and the history would be refused for good.
+            if call.name != given.name or legal_object(call.arguments) is None:
+                # No provider takes such a name back, some take no such arguments, and the history
+                # would be refused for good.
                 arguments = bytes(legal_object(call.arguments) or b"{}").decode()
                 native = wire(context.wire).rewrite(native, {call.id: arguments}, call.name)
-            found = self._resolve(call)
+            found = self._resolve(call, fill=self._fill)
             if isinstance(found, Refused):
                 # The name of a target may be anything too, and another route sends it as a name.
                 target = msgspec.structs.replace(found.call, name=legal_name(found.call.name))
-                planned.append(Planned(target, refused=Outcome(found.message, True, found.code)))
+                beside = [
+                    each.call
+                    for each in planned
+                    if each.refused is not None and each.refused.code == found.code
+                ]
+                events = self._session.log.events
+                said = guarded(found.message, found.code, target, events=events, beside=beside)
+                planned.append(Planned(target, refused=Outcome(said, True, found.code)))
                 calls.append(target)
             else:
                 planned.append(Planned(found.call, self._entry(found.call.name)))
@@ -139,7 +164,7 @@ class Batch:
             answer.usage,
         )
 
-    def _resolve(self, call: Call) -> Resolved | Refused:
+    def _resolve(self, call: Call, *, fill: Fill | None = None) -> Resolved | Refused:
         session = self._session
         return resolve_call(
             call,
@@ -150,6 +175,7 @@ class Batch:
             search_bound=self._dispatch or TOOL_SEARCH_NAME in self._registry,
             pass_through_bound=session.agent.dispatch.pass_through_bound,
             dispatch=self._dispatch,
+            fill=fill,
         )
 
     def _check(self, call: Call) -> Resolved | Refused:
@@ -160,6 +186,20 @@ class Batch:
 
     def _entry(self, name: str) -> Entry:
         return self._snapshot.entries.get(name) or _search_entry(self._session)
+
+    def harmless(self, call: Call) -> Planned | None:
+        """Return a call of the model that may start before its answer has come whole, or None."""
+        entry = self._snapshot.entries.get(call.name)
+        if entry is None or not hints(entry)[0] or entry.schema.defer_loading:
+            return None
+        hooks = self._session.agent.hooks
+        if call.name not in self._bound or any(h.before and h.matches(call.name) for h in hooks):
+            return None
+        found = self._resolve(call, fill=self._fill)
+        if isinstance(found, Refused):
+            return None
+        item = self._judged(Planned(found.call, entry), ())
+        return item if item.refused is None and item.reason is None else None
 
     # -- in front of the tools --------------------------------------------------------------
 
@@ -172,6 +212,7 @@ class Batch:
         session, approval = self._session, self._session.agent.approval
         plan = [await self._passed(item) for item in planned]
         if any(item.reason is not None for item in plan):
+            plan = [await self._ran(item) for item in plan]
             asked = ApprovalAsked(self._turn, self._step, tuple(_asked(item) for item in plan))
             session.log.append(asked)
             # Durable before anybody is asked: what they answer must have a question.
@@ -193,6 +234,15 @@ class Batch:
         assert asked is not None
         given = {call_id: decided(call_id, each) for call_id, each in decisions.items()}
         await self._execute(await self._decided(asked, given))
+
+    async def _ran(self, item: Planned) -> Planned:
+        """Wait for a call that was started early: a wait for a person may outlive this process."""
+        outcome = None if self._early is None else self._early.take(item)
+        if outcome is None:
+            return item
+        limit = self._session.agent.limits.result_bytes
+        result = bounded(await self._after(item, await outcome()), limit)
+        return msgspec.structs.replace(item, refused=result, ran=True)
 
     async def _passed(self, item: Planned) -> Planned:
         """Return a call as hooks and policies leave it; what they refuse does not run."""
@@ -243,7 +293,8 @@ class Batch:
         entry = self._entry(call.name) if asked.definition else None
         item = Planned(call, entry, context=asked.context)
         if asked.refusal is not None:
-            return _answered(item, Outcome(asked.refusal, True, asked.code))
+            outcome = Outcome(asked.refusal, asked.is_error, asked.code, asked.media)
+            return msgspec.structs.replace(_answered(item, outcome), ran=asked.ran)
         assert entry is not None
         gone = call.name not in self._registry and call.name != TOOL_SEARCH_NAME
         if gone:
@@ -301,52 +352,52 @@ class Batch:
         session, log, hooks = self._session, self._session.log, self._session.agent.hooks
         turn, step = self._turn, self._step
         plan = [await self._told(item) for item in plan]
-        for item in plan:
-            if item.refused is None:
-                call = item.call
-                log.append(ToolCall(turn, step, call.id, call.name, call.arguments, call.origin))
+        running = {
+            item.call.id: outcome
+            for item in plan
+            if self._early is not None and (outcome := self._early.take(item)) is not None
+        }
+        fresh = [item for item in plan if item.refused is None and item.call.id not in running]
+        for item in fresh:
+            call = item.call
+            log.append(ToolCall(turn, step, call.id, call.name, call.arguments, call.origin))
         await session.flush()
-        for item in plan:
-            if item.refused is None:
-                self._emit(ToolStarted(item.call.id, item.call.name, item.call.arguments))
-
-        def context(call: Call) -> ToolContext:
-            return ToolContext(
-                session=session.id,
-                turn=turn,
-                step=step,
-                call_id=call.id,
-                tool=call.name,
-                state=session.state,
-            )
-
-        async def after(item: Planned, outcome: Outcome) -> Outcome:
-            if not hooks:
-                return outcome
-            seen = self._seen(item.call)
-            outcome = await run_after(hooks, seen, outcome)
-            return await run_failure(hooks, seen, outcome) if outcome.is_error else outcome
-
+        for item in fresh:
+            self._emit(ToolStarted(item.call.id, item.call.name, item.call.arguments))
         outcomes: list[Outcome] = []
 
         def done(place: int, outcome: Outcome) -> None:
             call = plan[place].call
+            label, unknown = self._labelled(place, call, outcome)
             log.append(
                 ToolResult(
-                    turn, step, call.id, call.name, outcome.text, outcome.is_error, outcome.code
+                    turn,
+                    step,
+                    call.id,
+                    call.name,
+                    outcome.text,
+                    outcome.is_error,
+                    outcome.code,
+                    outcome.media,
+                    tier(outcome.text, session.agent.limits.shown_bytes),
+                    label,
+                    unknown,
                 )
             )
             outcomes.append(outcome)
+            if call.id in self._reports:
+                self._reports[call.id].close()
             self._emit(ToolFinished(call.id, call.name, outcome.text, outcome.is_error))
 
         limits = session.agent.limits
         await run_calls(
             plan,
-            context,
+            self.tool_context,
             timeout=limits.tool_timeout,
             limit=limits.result_bytes,
-            after=after,
+            after=self._after,
             done=done,
+            started=lambda item: running.get(item.call.id),
         )
         for item in plan:
             for text in item.context:
@@ -359,10 +410,45 @@ class Batch:
                 [outcomes[place] for place in reached],
             )
 
+    def _labelled(
+        self, place: int, call: Call, outcome: Outcome
+    ) -> tuple[str | None, tuple[str, ...]]:
+        """Return the label of a result, and what its call referred to in vain."""
+        session = self._session
+        if not session.agent.output_references:
+            return None, ()
+        session.outputs.read(session.log.events)
+        name = None if outcome.is_error else session.outputs.next_label(place)
+        return name, session.outputs.unknown(call.arguments)
+
+    def tool_context(self, call: Call) -> ToolContext:
+        """Return what a tool may know of its call."""
+        session = self._session
+        report = self._reports[call.id] = Progress(call, self._emit)
+        return ToolContext(
+            session=session.id,
+            turn=self._turn,
+            step=self._step,
+            call_id=call.id,
+            tool=call.name,
+            state=session.state,
+            report=report,
+            host=session,
+        )
+
+    async def _after(self, item: Planned, outcome: Outcome) -> Outcome:
+        """Return what is told of a call that has run."""
+        hooks = self._session.agent.hooks
+        if not hooks:
+            return outcome
+        seen = self._seen(item.call)
+        outcome = await run_after(hooks, seen, outcome)
+        return await run_failure(hooks, seen, outcome) if outcome.is_error else outcome
+
     async def _told(self, item: Planned) -> Planned:
         """Tell hooks of a call that is not let run."""
         hooks, refused = self._session.agent.hooks, item.refused
-        if not hooks or item.entry is None or refused is None or not refused.is_error:
+        if not hooks or item.entry is None or refused is None or not refused.is_error or item.ran:
             return item
         return _answered(item, await run_failure(hooks, self._seen(item.call), refused))
 
@@ -396,6 +482,9 @@ def _asked(item: Planned) -> AskedCall:
         None if refused is None else refused.text,
         None if refused is None else refused.code,
         item.context,
+        item.ran,
+        refused is None or refused.is_error,
+        () if refused is None else refused.media,
     )
 
 

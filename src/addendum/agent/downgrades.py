@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 
+from addendum.errors import ProviderError, ProviderRefused
 from addendum.log.store import Store
 from addendum.routes import Route
+from addendum.wire.refusal import refusal_text
 
 _KIND = "downgrade"
 _REMEMBERED = 7 * 86_400.0
@@ -48,6 +51,23 @@ class Downgrades:
         text = " ".join(sorted(self._known[key]))
         expires = int((self._clock() + _REMEMBERED) * 1000)
         await self._store.put(_KIND, key, text.encode(), expires=expires)
+
+
+# "Invalid `signature` in `thinking` block", "... bound to a different conversation", "... cannot be
+# modified" (platform.claude.com: Troubleshooting thinking, Preserved thinking);
+# invalid_encrypted_content (openclaw/openclaw#90093); "Corrupted thought signature" (Gemini).
+_REASONING = re.compile(
+    r"invalid\W+(?:thought\W+)?signature|corrupted thought|invalid_encrypted_content"
+    r"|thinking.{0,80}(?:cannot be modified|different conversation)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def refuses_reasoning(error: ProviderError) -> bool:
+    """Say whether a refusal is about reasoning of earlier answers, which can be left out."""
+    if not isinstance(error, ProviderRefused) or error.status not in (400, 422):
+        return False
+    return _REASONING.search(f"{error.code} {refusal_text(error)}") is not None
 
 
 def _key(route: Route) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from addendum.agent.downgrades import refuses_reasoning
 from addendum.agent.requests import Ready, Sent, send
 from addendum.agent.results import (
     Notice,
@@ -16,8 +17,8 @@ from addendum.agent.results import (
     TextPiece,
 )
 from addendum.errors import ProviderError, ProviderRefused
-from addendum.log.events import RequestContext, RouteDowngrade
-from addendum.routes import SYSTEM_ROLE, fields, weaker
+from addendum.log.events import CacheBreak, RequestContext, RouteDowngrade
+from addendum.routes import MESSAGE_TOOLS, SYSTEM_ROLE, fields, weaker
 from addendum.wire.answer import Answer, Delta, Parser, ReasoningDelta, TextDelta
 from addendum.wire.apis import wire
 from addendum.wire.refusal import refusal_text
@@ -36,8 +37,11 @@ async def ask(
     failed: Callable[[ProviderError], None],
     *,
     instruction: str | None = None,
+    fed: Callable[[Parser], None] | None = None,
 ) -> tuple[Answer, RequestContext]:
     """Prepare and send a request; once more in a weaker form if its tool changes are refused.
+
+    Once more without the reasoning of earlier answers, too, if that is what is refused.
 
     Returns:
         The answer, and what the request it answers was rendered with.
@@ -45,12 +49,23 @@ async def ask(
     # A compaction adds nothing to the log in front of it: its settings are the last header's.
     header = session.log.header
     config = session.config() if instruction is None or header is None else header.header.config
-    for _ in range(3):
+    reasons = True
+    for _ in range(4):
         ready = session.requests.prepare(session.route, context, config, instruction=instruction)
         try:
-            return await exchange(session, ready, emit, keep, figures), context
+            return await exchange(
+                session, ready, emit, keep, figures, compacts=instruction is not None, fed=fed
+            ), context
         except ProviderError as error:
             failed(error)
+            if reasons and refuses_reasoning(error):
+                reasons = False
+                lost = CacheBreak(
+                    "reasoning stripped", context.route, "messages", "refused", drops_reasoning=True
+                )
+                session.log.append(lost)
+                emit(Notice(f"{context.route} refused earlier reasoning; going on without it"))
+                continue
             softer = await downgrade(session, context, error)
             if softer is None:
                 await session.flush()
@@ -71,6 +86,9 @@ async def exchange(
     emit: Callable[[StreamEvent], None],
     keep: Callable[[Parser], None],
     figures: list[RequestFigures],
+    *,
+    compacts: bool = False,
+    fed: Callable[[Parser], None] | None = None,
 ) -> Answer:
     """Send a prepared request once all it is made of is durable; note what it cost."""
     log = session.log
@@ -87,7 +105,7 @@ async def exchange(
             ready.request.body,
             session.agent.clock(),
             ready.breaks,
-            "turn" if log.turn is not None else "compaction",
+            "compaction" if compacts else "turn",
         )
         session.sent.append(sent)
 
@@ -107,11 +125,13 @@ async def exchange(
         on_delta=on_delta,
         on_retry=on_retry,
         keep=keep,
+        fed=fed,
     )
-    done = RequestFigures(
-        ready.number, log.turn or log.turns, session.route.name, answer.usage, ready.breaks
-    )
+    turn, name = log.turn or log.turns, session.route.name
+    done = RequestFigures(ready.number, turn, name, answer.usage, ready.breaks, answer.stop)
     figures.append(done)
+    if answer.stop in _FILTERED:
+        emit(Notice(f"{name} withheld the answer, or the rest of it: {answer.stop}"))
     if sent is not None:
         sent.answered, sent.usage = session.agent.clock(), answer.usage
     emit(RequestDone(done))
@@ -147,8 +167,23 @@ async def downgrade(
     return softer
 
 
+_FILTERED = frozenset(
+    "refusal content_filter content_filtered guardrail_intervened"
+    " SAFETY RECITATION BLOCKLIST PROHIBITED_CONTENT SPII IMAGE_SAFETY".split()
+)
+"""How answers end that a provider's filter, or the model itself, refused: the wires' own words
+(Claude docs, openai-python 3.57.0, botocore 1.44.8, google-genai 3.6.1)."""
+
 _OUR_FAULT = ("must precede", "must directly follow", "must follow")
 _ROLE = re.compile(r"""role[\s:=\\]*["'`\\]*system""", re.IGNORECASE)
+_UNKNOWN_ITEM = "Cannot determine type of 'item'"
+"""What llama-server says of an item that it does not know (commit 86a2835)."""
+
+# What Moonshot's older models say; llama.cpp; OpenAI's and FastAPI's way to name a place.
+_MESSAGE_TOOLS = re.compile(
+    r"tokenization failed|must contain 'content'"
+    r"|messages\W{1,4}\d+\W{1,4}(?:\w+\W{1,4}){0,4}?(?:tools|content)\b"
+)
 _CULPRIT = re.compile(r"Input tag '([\w-]+)' found|unknown variant `([\w-]+)`")
 
 
@@ -160,5 +195,9 @@ def rejected_fields(text: str, names: Collection[str]) -> tuple[str, ...]:
     found = {name for name in names if name in text}
     if SYSTEM_ROLE in names and _ROLE.search(text):
         found.add(SYSTEM_ROLE)
+    if "additional_tools" in names and _UNKNOWN_ITEM in text:
+        found.add("additional_tools")
+    if MESSAGE_TOOLS in names and _MESSAGE_TOOLS.search(text):
+        found.add(MESSAGE_TOOLS)
     met = {name for match in _CULPRIT.finditer(text) for name in match.groups() if name}
     return tuple(sorted(found & met or found))

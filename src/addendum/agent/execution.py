@@ -28,6 +28,7 @@ class Planned(Struct, frozen=True):
         refused: What is answered in place of running it, if it does not run.
         reason: Why a person has to be asked first; None if nobody has to.
         context: Texts that hooks add behind the results.
+        ran: Whether `refused` is what the call gave: it ran already, and all hooks were told.
     """
 
     call: Call
@@ -35,6 +36,7 @@ class Planned(Struct, frozen=True):
     refused: Outcome | None = None
     reason: str | None = None
     context: tuple[str, ...] = ()
+    ran: bool = False
 
 
 async def run_calls(
@@ -45,6 +47,7 @@ async def run_calls(
     limit: int,
     after: Callable[[Planned, Outcome], Awaitable[Outcome]],
     done: Callable[[int, Outcome], None],
+    started: Callable[[Planned], Callable[[], Awaitable[Outcome]] | None] = lambda item: None,
 ) -> None:
     """Run all calls at once; report each result in the model's order.
 
@@ -59,6 +62,7 @@ async def run_calls(
         after: Says what is told of a call that has run, from what it gave.
         done: Told of each result with the call's place, in order, as soon as all before it are
             there.
+        started: Gives what waits for the outcome of a call that runs already; None for others.
     """
     results: dict[int, Outcome] = {}
     next_place = 0
@@ -70,12 +74,14 @@ async def run_calls(
             next_place += 1
 
     async def one(place: int, item: Planned) -> None:
-        results[place] = _bounded(await after(item, await _run(item, context, timeout)), limit)
+        begun = started(item)
+        outcome = await (run_one(item, context, timeout) if begun is None else begun())
+        results[place] = bounded(await after(item, outcome), limit)
         report()
 
     for place, item in enumerate(planned):
         if item.refused is not None:
-            results[place] = _bounded(item.refused, limit)
+            results[place] = bounded(item.refused, limit)
     report()
     try:
         async with anyio.create_task_group() as tasks:
@@ -92,7 +98,14 @@ async def run_calls(
         raise group.exceptions[0] from None
 
 
-async def _run(item: Planned, context: Callable[[Call], ToolContext], timeout: float) -> Outcome:
+async def run_one(item: Planned, context: Callable[[Call], ToolContext], timeout: float) -> Outcome:
+    """Run one call; whatever goes wrong in it is its outcome.
+
+    Args:
+        item: A call that may run.
+        context: Makes its context.
+        timeout: Seconds it may take unless its tool has a limit of its own.
+    """
     assert item.entry is not None
     seconds = item.entry.timeout or timeout
     try:
@@ -125,10 +138,11 @@ def _described(error: BaseException) -> str:
     return f"{name}: {said}" if said else name
 
 
-def _bounded(outcome: Outcome, limit: int) -> Outcome:
+def bounded(outcome: Outcome, limit: int) -> Outcome:
+    """Return an outcome that is cut to a limit of bytes, with a note, if it is longer."""
     text = clean(outcome.text)
     data = text.encode()
     if len(data) > limit + _NOTE:
         kept = data[:limit].decode(errors="ignore")
         text = f"{kept}\n[cut: the result had {len(data):,} bytes, {limit:,} are shown]"
-    return Outcome(text, outcome.is_error, outcome.code)
+    return Outcome(text, outcome.is_error, outcome.code, outcome.media)

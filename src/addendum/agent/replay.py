@@ -7,7 +7,7 @@ stored session as if it had been captured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ from addendum.errors import LogError
 from addendum.log.events import (
     AssistantMessage,
     CacheBreak,
+    CompactionFailed,
     CompactionSummary,
     Event,
     RequestContext,
@@ -30,6 +31,7 @@ from addendum.log.values import Usage
 from addendum.prompt.announcements import COMPACTION_INSTRUCTION, compaction_request
 from addendum.prompt.breaks import reasoning_floor
 from addendum.prompt.projector import Projector
+from addendum.prompt.weight import dead_bytes
 from addendum.routes import Route, resolve
 from addendum.tools.ledger import Ledger
 from addendum.wire.anthropic_messages.build import betas
@@ -43,11 +45,13 @@ class Replayed(Struct, frozen=True):
         record: What is judged: its bytes, what the provider counted, what was declared.
         seq: Its event.
         betas: Beta flags that went with it.
+        dead: Bytes of its body that define tools which it does not offer so.
     """
 
     record: RequestRecord
     seq: int
     betas: tuple[str, ...]
+    dead: int = 0
 
 
 class _Answer(Struct, frozen=True):
@@ -70,13 +74,17 @@ def known_route(name: str) -> Route:
 
 
 def replay(
-    log: SessionLog, *, route_of: Callable[[str], Route] = known_route
+    log: SessionLog,
+    *,
+    route_of: Callable[[str], Route] = known_route,
+    seqs: Container[int] | None = None,
 ) -> Iterator[Replayed]:
     """Yield the requests of a log, in the order in which they were sent.
 
     Args:
         log: A session's log; inherited requests of a fork are among them.
         route_of: Gives a route by the name that a log has.
+        seqs: Events of the requests that are wanted; all if None.
 
     Raises:
         UnknownRoute: This release knows nothing of a route in the log.
@@ -96,7 +104,7 @@ def replay(
         elif isinstance(data, AssistantMessage):
             # A break declared for a request that nobody answered is still ahead.
             ahead.pop(data.route, None)
-        elif isinstance(data, RequestSent):
+        elif isinstance(data, RequestSent) and (seqs is None or event.seq in seqs):
             line = lines.get(data.context_seq)
             if line is None:
                 line = lines[data.context_seq] = _line(log, event, data, route_of)
@@ -140,7 +148,7 @@ def _again(
     header = log.header
     if header is None:
         raise _lost(log, event, data, "no header stands in front of it")
-    floor = reasoning_floor(log.events, context.route) if context.reasoning_bound else -1
+    floor = reasoning_floor(log.rare, context.route)
     compacts = data.purpose == "compaction"
     instruction = compaction_request(COMPACTION_INSTRUCTION) if compacts else None
     prompt = line.projector.prompt(log, instruction=instruction, floor=floor)
@@ -178,7 +186,7 @@ def _again(
         purpose=data.purpose,
     )
     flags = () if context.wire != "anthropic_messages" else betas(prompt, line.route.block_betas)
-    return Replayed(record, event.seq, flags)
+    return Replayed(record, event.seq, flags, dead_bytes(prompt, header.header.tools))
 
 
 def _answers(log: SessionLog) -> dict[int, _Answer]:
@@ -189,7 +197,9 @@ def _answers(log: SessionLog) -> dict[int, _Answer]:
         data = event.data
         if isinstance(data, RequestSent):
             waiting = event.seq, data
-        elif waiting is not None and isinstance(data, AssistantMessage | CompactionSummary):
+        elif waiting is not None and isinstance(
+            data, AssistantMessage | CompactionSummary | CompactionFailed
+        ):
             seq, sent = waiting
             kind = "turn" if isinstance(data, AssistantMessage) else "compaction"
             if data.route == sent.route and kind == sent.purpose:

@@ -8,7 +8,7 @@ cause in the log is declared.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from addendum.errors import StreamBroken
 from addendum.log.events import (
     AssistantMessage,
     CacheBreak,
+    CompactionFailed,
     Event,
     RequestContext,
     RequestSent,
@@ -147,6 +148,12 @@ class Requests:
         found = self._contexts.get(route)
         return found[1] if found and found[1].rendering in KNOWN_RENDERINGS else None
 
+    def idle(self, route: str) -> float | None:
+        """Return the seconds since the last answered request on a route was sent; None if none."""
+        self._scan()
+        used = self._last_used.get(route)
+        return None if used is None else self._clock() - used / 1000
+
     def rejected(self, route: Route) -> frozenset[str]:
         """Return the fields that the route's endpoint has refused in this session."""
         self._scan()
@@ -220,7 +227,7 @@ class Requests:
 
     def _project(self, line: _Line, route: Route, instruction: str | None) -> Prompt:
         self._scan()
-        floor = self._floors.get(route.name, -1) if line.context.reasoning_bound else -1
+        floor = self._floors.get(route.name, -1)
         return line.projector.prompt(self._log, instruction=instruction, floor=floor)
 
     def encoded(self, route: str) -> int:
@@ -230,12 +237,13 @@ class Requests:
     def _line(self, route: Route, context: RequestContext) -> _Line:
         line = self._lines.get(route.name)
         if line is None or line.context != context:
-            last = line.last if line is not None else self._restored(route)
+            last = None if line is None else line.last
+            fresh = line is None
             line = self._lines[route.name] = _Line(route, context, facts(route))
-            line.last = last
+            line.last = self._restored(route, line) if fresh else last
         return line
 
-    def _restored(self, route: Route) -> tuple[Prompt, Config, int] | None:
+    def _restored(self, route: Route, line: _Line) -> tuple[Prompt, Config, int] | None:
         """Return the last request of a route that stands in the log from before."""
         events = self._log.events
         for event in reversed(events):
@@ -245,19 +253,22 @@ class Requests:
                 and data.route == route.name
                 and data.purpose == "turn"
             ):
-                return self._again(route, event, data)
+                return self._again(route, line, event, data)
         return None
 
     def _again(
-        self, route: Route, sent: Event, data: RequestSent
+        self, route: Route, line: _Line, sent: Event, data: RequestSent
     ) -> tuple[Prompt, Config, int] | None:
         earlier = self._log.until(sent.seq)
         context = self._log.events[data.context_seq].data
         header = earlier.header
         if not isinstance(context, RequestContext) or header is None:
             return None
-        floor = reasoning_floor(earlier.events, route.name) if context.reasoning_bound else -1
-        prompt = Projector(context, facts(route)).prompt(earlier, floor=floor)
+        floor = reasoning_floor(earlier.rare, route.name)
+        # In the same epoch what it said is where the next one goes on from.
+        same = context == line.context
+        projector = line.projector if same else Projector(context, facts(route))
+        prompt = projector.prompt(earlier, floor=floor)
         return prompt, header.header.config, sent.seq
 
     def _declare(
@@ -275,11 +286,16 @@ class Requests:
             found = difference(before, prompt, before_config, config)
             why = found and cause(found, log.events[seq:], before, prompt)
             if found and why:
+                if why[0] == "head changed" and self._expired(route, line.context):
+                    why = "lifetime passed", "consolidated"
                 declared.append(
                     CacheBreak(why[0], route.name, found.at, why[1], found.seq, found.reasoning)
                 )
             elif found is None and self._expired(route, line.context):
                 declared.append(CacheBreak("lifetime passed", route.name, "none"))
+            elif found is None and self._asked_for_nothing(route, log.events[seq:]):
+                # The request for the summary was answered, and this one does not extend it.
+                declared.append(CacheBreak("attempt failed", route.name, "messages", "no summary"))
             elif found is None and self._stripped(route, before, prompt):
                 declared.append(CacheBreak("reasoning stripped", route.name, "messages"))
         for found_break in declared:
@@ -287,21 +303,30 @@ class Requests:
             carried.pop(found_break.reason, None)
         return (*carried.values(), *declared)
 
+    def _asked_for_nothing(self, route: Route, events: Sequence[Event]) -> bool:
+        """Say whether the last answer on the route was none that stands in the log."""
+        for event in reversed(events):
+            if isinstance(event.data, CompactionFailed) and event.data.route == route.name:
+                return True
+            if isinstance(event.data, AssistantMessage) and event.data.route == route.name:
+                return False
+        return False
+
     def _stripped(self, route: Route, before: Prompt, after: Prompt) -> bool:
         """Say whether the provider takes reasoning out of the context at this human message."""
         if route.capabilities.keeps_reasoning or before.tail_at == after.tail_at:
             return False
         return any(
-            isinstance(block, Native) and block.kind in REASONING
+            isinstance(block, Native) and (block.kind in REASONING or block.reasons)
             for block in before.blocks[before.tail_at :]
         )
 
     def _expired(self, route: Route, context: RequestContext) -> bool:
-        used = self._last_used.get(route.name)
+        idle = self.idle(route.name)
         lifetime = _LIFETIMES.get(context.ttl or "", route.cache.default_lifetime_s)
-        if used is None or not lifetime or route.cache.kind == "none":
+        if idle is None or not lifetime or route.cache.kind == "none":
             return False
-        return self._clock() - used / 1000 > lifetime
+        return idle > lifetime
 
 
 async def send(
@@ -312,6 +337,7 @@ async def send(
     on_delta: Callable[[Delta], None],
     on_retry: Callable[[Retry], None] | None = None,
     keep: Callable[[Parser], None] | None = None,
+    fed: Callable[[Parser], None] | None = None,
 ) -> Answer:
     """Send a request and return the whole answer.
 
@@ -322,6 +348,7 @@ async def send(
         on_delta: Told of each piece.
         on_retry: Told of each retry.
         keep: Given the parser, so that what arrived before a failure can be kept.
+        fed: Given the parser behind each event.
 
     Raises:
         ProviderError: The provider refused, was busy, or the stream broke.
@@ -333,6 +360,8 @@ async def send(
         async for event in reply.events:
             for delta in parser.feed(event):
                 on_delta(delta)
+            if fed is not None:
+                fed(parser)
     answer = parser.finish()
     ids = [call.id for call in answer.calls]
     if len(set(ids)) != len(ids):
@@ -346,6 +375,8 @@ def _headers(
     headers = [("content-type", "application/json"), ("accept", ACCEPTED[framing])]
     headers += route.endpoint.headers
     headers += [(name, secret.reveal()) for name, secret in credentials(route, body=body)]
+    if route.cache_key_header and prompt.context.caching:
+        headers.append((route.cache_key_header, prompt.cache_key))
     flags = betas(prompt, route.block_betas)
     if flags and route.wire == "anthropic_messages":
         headers.append(("anthropic-beta", ",".join(flags)))

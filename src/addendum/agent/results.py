@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from addendum.agent.approval import Pending
 from addendum.log.events import CacheBreak
+from addendum.log.subagents import SubagentEnded
 from addendum.log.values import Usage
 
 
@@ -29,6 +30,24 @@ class ToolStarted(Struct, frozen=True):
     call_id: str
     name: str
     arguments: str
+
+
+class ToolProgress(Struct, frozen=True):
+    """A call says how far it is; at most ten times a second, and never behind its result.
+
+    Attributes:
+        call_id: The call.
+        name: The tool.
+        progress: How far it is.
+        total: Of how much; None if the tool does not know.
+        text: In its own words, one line; empty if it has none.
+    """
+
+    call_id: str
+    name: str
+    progress: float
+    total: float | None = None
+    text: str = ""
 
 
 class ToolFinished(Struct, frozen=True):
@@ -55,6 +74,7 @@ class RequestFigures(Struct, frozen=True):
         route: `provider:model`.
         usage: What the provider reported.
         breaks: Breaks declared before it left.
+        stop: Why its answer ended, in the wire's own word.
     """
 
     number: int
@@ -62,6 +82,7 @@ class RequestFigures(Struct, frozen=True):
     route: str
     usage: Usage
     breaks: tuple[CacheBreak, ...] = ()
+    stop: str | None = None
 
 
 class RequestDone(Struct, frozen=True):
@@ -79,6 +100,8 @@ class TurnResult(Struct, frozen=True):
         usage: Sums over its requests; None where one did not say.
         requests: Figures of each request, in order; behind a decision, of those since then.
         waiting: Calls that a person has to decide before the turn goes on; none if it is over.
+        subagents: Child sessions that its calls opened, and what each of them cost: it is not in
+            `usage`.
     """
 
     text: str
@@ -86,6 +109,7 @@ class TurnResult(Struct, frozen=True):
     usage: Usage
     requests: tuple[RequestFigures, ...]
     waiting: tuple[Pending, ...] = ()
+    subagents: tuple[SubagentEnded, ...] = ()
 
 
 class TurnDone(Struct, frozen=True):
@@ -95,7 +119,14 @@ class TurnDone(Struct, frozen=True):
 
 
 StreamEvent: TypeAlias = (
-    TextPiece | ReasoningPiece | ToolStarted | ToolFinished | Notice | RequestDone | TurnDone
+    TextPiece
+    | ReasoningPiece
+    | ToolStarted
+    | ToolProgress
+    | ToolFinished
+    | Notice
+    | RequestDone
+    | TurnDone
 )
 
 

@@ -5,33 +5,39 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 from anyio.abc import TaskGroup
 
 from addendum.agent.approval import KINDS, Consent, Decisions, Pending, pending
+from addendum.agent.compaction import compact
+from addendum.agent.discovery import Found, binds_search
 from addendum.agent.downgrades import Downgrades
-from addendum.agent.requests import RENDERING, Requests, Sent
+from addendum.agent.early import Early
+from addendum.agent.epochs import coming
+from addendum.agent.lifetime import consolidates
+from addendum.agent.outputs import Outputs
+from addendum.agent.prompts import SessionPrompts
+from addendum.agent.redefinition import Redefinitions
+from addendum.agent.requests import Requests, Sent
 from addendum.agent.results import StreamEvent, TurnResult
+from addendum.agent.rewinding import Live, cut, newest, numbered
 from addendum.agent.step import StepInput
 from addendum.agent.streaming import streamed
 from addendum.agent.tools import SessionTools
-from addendum.agent.turn import Turn, compact
+from addendum.agent.turn import Turn
 from addendum.errors import ConfigurationError
 from addendum.log.events import (
-    Event,
     RequestContext,
-    Rewind,
-    SystemMessage,
     ToolPolicy,
+    ToolResult,
     ToolSwitch,
-    UserMessage,
 )
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store
 from addendum.log.values import Config, ToolSchema
-from addendum.routes import Route, choose_projection, context
+from addendum.routes import Route
 from addendum.tools.dispatcher import is_dispatchable
 from addendum.tools.functions import ToolContext
 from addendum.tools.history import HistoryFold, ToolHistory
@@ -50,6 +56,7 @@ class Session:
         agent: The agent.
         log: Its log; to be read, not to be appended to.
         tools: Switches.
+        prompts: Prompts of MCP servers, to be sent as messages.
         downgrades: What endpoints refused in other sessions.
         instructions: Static text; the agent's unless set.
         conversation_instructions: Text of this conversation; the agent's unless set.
@@ -81,15 +88,19 @@ class Session:
         self.sent: list[Sent] = []
         self.requests = Requests(log, clock=agent.clock)
         self.tools = SessionTools(self)
+        self.prompts = SessionPrompts(self)
         self.head: tuple[ToolSchema, ...] = ()
         self.fresh = True
         self.explicit_series = False
         self.new_head = False
-        self._store = store
+        self._store = self.store = store
         self._lease = lease
         self._tasks = tasks
         self._history = HistoryFold()
         self._consent = Consent()
+        self._found = Found()
+        self.outputs = Outputs()
+        self.redefinitions = Redefinitions(agent.on_redefinition, registry)
         self._busy = False
         self.downgrades = Downgrades(store, agent.clock)
 
@@ -101,7 +112,7 @@ class Session:
         if log.asked is None:
             log.close_open()
         before = log.header
-        switches = [event.data for event in log.events if isinstance(event.data, ToolSwitch)]
+        switches = [event.data for event in log.rare if isinstance(event.data, ToolSwitch)]
         on = {spec.name: spec.on for spec in self.agent.servers}
         for each in switches:
             if each.kind == "server" and on.get(each.name) != each.on:
@@ -115,10 +126,7 @@ class Session:
             log.append(ToolPolicy(tuple(sorted({*log.disabled, *missing}))))
         if before is None:
             await registry.start(self.agent.limits.server_wait)
-            entries = registry.snapshot().entries
-            if self.agent.can_change and all(
-                entry.schema.defer_loading for entry in entries.values()
-            ):
+            if binds_search(self.agent, registry.snapshot().active):
                 registry.bind_search(self._search)
             self.head = registry.snapshot().active
             # What was switched before the first request counts, but belongs to no head.
@@ -131,6 +139,7 @@ class Session:
             if any(tool.name == TOOL_SEARCH_NAME for tool in header.tools):
                 registry.bind_search(self._search)
             registry.restore(header.tools, [name for name in on if on[name]], added, removed)
+            self.redefinitions.follow(log)
         await self.flush()
 
     async def end(self) -> None:
@@ -230,6 +239,10 @@ class Session:
         """Return the tools of the coming step; calls are made against it until the next."""
         return await self.registry.settle(self.agent.limits.server_wait)
 
+    def early(self, tell: Callable[[StreamEvent], None], snapshot: Snapshot) -> Early | None:
+        """Return what starts calls of the coming answer early, if the agent wants that."""
+        return Early(self, tell, snapshot, self._tasks) if self.agent.early_start else None
+
     def step_input(self, snapshot: Snapshot) -> StepInput:
         """Return all that decides what the coming step writes into the log."""
         return StepInput(
@@ -243,12 +256,15 @@ class Session:
             snapshot.instructions,
             self.fresh,
             self.explicit_series,
-            self.new_head,
+            self.new_head or (self.agent.consolidate and consolidates(self)),
+            self._found.read(self.log.events),
+            self._history,
         )
 
     def wrote_step(self, snapshot: Snapshot, became_head: bool) -> None:
         """Note that a step was written: what was asked for it is done."""
         self.fresh = self.explicit_series = self.new_head = False
+        self.redefinitions.follow(self.log)
         if became_head:
             self.head = snapshot.active
 
@@ -303,7 +319,10 @@ class Session:
 
     def use(self, route: str | Route) -> None:
         """Go on with another route from the next request on; nothing in the log is rewritten."""
-        self.route = self.agent.resolve(route)
+        chosen = self.agent.resolve(route)
+        if self.agent.compaction is not None:
+            self.agent.compaction.limit(chosen)
+        self.route = chosen
 
     def config(self) -> Config:
         """Return the settings of the coming request."""
@@ -318,47 +337,8 @@ class Session:
         )
 
     def current_context(self) -> RequestContext:
-        """Return what the coming request renders with.
-
-        An epoch that this route has in the log goes on as it was recorded, unless the agent asks
-        for something else by name.
-        """
-        agent, route = self.agent, self.route
-        recorded = self.requests.recorded(route.name)
-        asked = {
-            "projection": agent.tool_changes != "auto"
-            or self.surprised
-            or bool(route.facts)
-            # What can meet changes now needs no rebinding any more.
-            or (recorded is not None and recorded.projection == "rebind" and agent.can_change),
-            "definitions": bool(route.facts),
-            "tail": agent.tail != "auto",
-            "caching": recorded is not None and recorded.caching != agent.caching,
-            "ttl": agent.ttl is not None,
-        }
-        if recorded is not None and not any(asked.values()):
-            return recorded
-        projection = choose_projection(
-            route,
-            agent.tool_changes,
-            has_servers=bool(agent.servers),
-            has_deferred=any(tool.schema.defer_loading for tool in agent.tools),
-            tool_dispatch=agent.tool_dispatch or self.surprised,
-        )
-        fresh = context(
-            route,
-            projection,
-            tail=agent.tail,
-            caching=agent.caching,
-            ttl=agent.ttl,
-            rendering=RENDERING,
-            rejected=self.requests.rejected(route) | self.downgrades.known(route),
-        )
-        if recorded is None or any(
-            on and getattr(recorded, name) != getattr(fresh, name) for name, on in asked.items()
-        ):
-            return fresh
-        return recorded
+        """Return what the coming request renders with."""
+        return coming(self)
 
     @property
     def surprised(self) -> bool:
@@ -380,40 +360,75 @@ class Session:
             ConfigurationError: There are not so many.
         """
         with self._one_at_a_time():
-            log = self.log
-            nodes = log.surface.nodes
-            places = {
-                node.data.turn: place
-                for place, node in reversed(list(enumerate(nodes)))
-                if isinstance(node.data, UserMessage)
-            }
-            if turns < 1 or turns > len(places):
-                raise ConfigurationError(
-                    f"cannot rewind {turns} turns; the conversation has {len(places)}",
-                    session=self.id,
-                )
-            turn = sorted(places)[-turns]
-            first = places[turn]
-            # A prompt that this turn appended goes with it; the head stays.
-            while first > 1 and _appended(nodes[first - 1]):
-                first -= 1
-            cut = [node.seq for node in nodes[first:]]
-            event = log.append(Rewind(turn), replace=(cut[0], cut[-1]))
+            seq = cut(self.log, newest(self.log, turns))
             await self.flush()
-            return event.seq
+            return seq
 
-    async def compact(self, summary: str | None = None) -> str:
+    async def edit(self, turn: int, text: str) -> TurnResult:
+        """Say a message otherwise: cut its turn and all behind it, and run the new text.
+
+        Args:
+            turn: The turn whose message is replaced.
+            text: What the person writes now.
+
+        Raises:
+            ConfigurationError: The model does not see this turn, or as `run`; nothing is cut.
+            AddendumError: As `run`; the old turns stay cut.
+        """
+        return await self._again(numbered(self.log, turn), text, "edit")
+
+    async def retry(self) -> TurnResult:
+        """Ask the last message again: cut its turn, however it ended, and run it anew.
+
+        Raises:
+            ConfigurationError: There is no turn, or as `run`; nothing is cut.
+            AddendumError: As `run`; the old turn stays cut.
+        """
+        last = newest(self.log, 1)
+        return await self._again(last, last.text, "retry")
+
+    async def _again(self, first: Live, text: str, reason: Literal["edit", "retry"]) -> TurnResult:
+        with self._one_at_a_time():
+            turn = Turn(self, _ignore)
+            turn.check(text)
+            cut(self.log, first, reason)
+            return await turn.run(text)
+
+    async def compact(self, summary: str | None = None, *, keep_turns: int | None = None) -> str:
         """Replace the conversation so far by a summary.
 
         Args:
             summary: The summary; the model is asked for one if None. If that fails, the session
-                stays as it was.
+                stays as it was, and the log says why.
+            keep_turns: How many of the newest turns stay as they are; None is what the agent's
+                `compaction` says, else none.
 
         Returns:
             The summary.
+
+        Raises:
+            ConfigurationError: There is nothing to compact, or what came is no summary.
+            ProviderError: The request for the summary failed.
         """
+        if keep_turns is None:
+            own = self.agent.compaction
+            keep_turns = 0 if own is None else own.keep_turns
         with self._one_at_a_time():
-            return await compact(self, summary)
+            return await compact(self, summary, keep_turns)
+
+    def result(self, call_id: str) -> str:
+        """Return the whole text of a call's result, however little of it the model was shown.
+
+        Args:
+            call_id: The call's id; the latest counts where ids repeat.
+
+        Raises:
+            ConfigurationError: No call with this id has a result.
+        """
+        for event in reversed(self.log.events):
+            if isinstance(event.data, ToolResult) and event.data.call_id == call_id:
+                return event.data.text
+        raise ConfigurationError(f"no call {call_id!r} has a result here", session=self.id)
 
     def start_series(self) -> None:
         """Have the next request start a series of its own; a declared break."""
@@ -469,7 +484,3 @@ class Session:
 
 def _ignore(event: StreamEvent) -> None:
     pass
-
-
-def _appended(node: Event) -> bool:
-    return isinstance(node.data, SystemMessage)

@@ -6,7 +6,7 @@ it into the session's log; the preview of a switch writes it into a copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
@@ -15,6 +15,7 @@ from addendum.log.events import RequestContext, ServerInstructions, UserMessage
 from addendum.log.headers import log_header, log_prompt, moved_since_request, tools_changed
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Header, ToolSchema
+from addendum.tools.history import HistoryFold
 
 
 class StepInput(Struct, frozen=True):
@@ -32,6 +33,8 @@ class StepInput(Struct, frozen=True):
         first: Whether this is the first request since the session was opened.
         series: Whether a series was asked for.
         new_head: Whether a new head was asked for.
+        found: Names that searches have shown so far.
+        history: The fold that follows the log; a new one if None.
     """
 
     context: RequestContext
@@ -45,6 +48,8 @@ class StepInput(Struct, frozen=True):
     first: bool
     series: bool
     new_head: bool
+    found: Collection[str] = ()
+    history: HistoryFold | None = None
 
 
 def log_step(log: SessionLog, given: StepInput, text: str | None) -> bool:
@@ -83,8 +88,25 @@ def log_step(log: SessionLog, given: StepInput, text: str | None) -> bool:
         log_header(log, Header(given.config, given.head), first=True, series=False)
         log_header(log, header, first=False, series=False)
     else:
-        log_header(log, header, first=given.first, series=series or rewritten, head=new_head)
+        log_header(
+            log,
+            header,
+            first=given.first,
+            series=series or rewritten,
+            head=new_head,
+            found=lambda: _untold(log, given),
+        )
     return new_head
+
+
+def _untold(log: SessionLog, given: StepInput) -> tuple[str, ...]:
+    """Return the deferred tools that were found and that the series does not offer yet."""
+    found = [tool.name for tool in given.active if tool.defer_loading and tool.name in given.found]
+    if not found:
+        return ()
+    history = HistoryFold() if given.history is None else given.history
+    history.read(log.events)
+    return tuple(name for name in found if name not in history.offered)
 
 
 def _log_instructions(log: SessionLog, turn: int, step: int, texts: Mapping[str, str]) -> None:

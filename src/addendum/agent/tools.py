@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from addendum.errors import ConfigurationError
+from addendum.log.approvals import ToolRedefined
 from addendum.log.events import ToolPolicy, ToolSwitch
 from addendum.prompt.updates import plain
 from addendum.tools.functions import as_tool
@@ -72,6 +73,11 @@ class SessionTools:
     def on(self, server: str) -> bool:
         """Say whether a server is switched on."""
         return self._session.registry.is_on(server)
+
+    def redefined(self) -> tuple[ToolRedefined, ...]:
+        """Return the tools that were defined anew in this session, in the order of the log."""
+        events = (event.data for event in self._session.log.events)
+        return tuple(data for data in events if isinstance(data, ToolRedefined))
 
     async def _log(self, event: ToolSwitch | ToolPolicy) -> int:
         seq = self._session.log.append(event).seq

@@ -11,21 +11,22 @@ import anyio
 from addendum import encoding
 from addendum.agent.approval import Pending, complete
 from addendum.agent.batch import Batch
+from addendum.agent.compaction import Automatic
+from addendum.agent.early import Early
 from addendum.agent.exchange import ask
-from addendum.agent.results import RequestFigures, StreamEvent, TurnResult, total
+from addendum.agent.redefinition import notice
+from addendum.agent.results import Notice, RequestFigures, StreamEvent, TurnResult, total
 from addendum.agent.step import log_step
+from addendum.agent.subagents import ended
 from addendum.errors import AddendumError, ConfigurationError, LimitReached, ProviderError
 from addendum.log.events import (
     AssistantAttempt,
-    CompactionSummary,
     RequestContext,
     StepEnd,
     StepStart,
     TurnEnd,
     TurnStart,
 )
-from addendum.log.values import Usage
-from addendum.prompt.announcements import COMPACTION_INSTRUCTION, compaction_request
 from addendum.routes import credentials
 from addendum.tools.registry import Snapshot
 from addendum.wire.answer import Answer, Parser
@@ -49,6 +50,8 @@ class Turn:
         self._emit = emit
         self._figures: list[RequestFigures] = []
         self._parser: Parser | None = None
+        self._early: Early | None = None
+        self._compacting = Automatic(session, emit, self._figures)
 
     async def run(self, text: str) -> TurnResult:
         """Run the turn to its end; whatever ends it, the log is valid.
@@ -57,15 +60,24 @@ class Turn:
             ConfigurationError: The text says nothing; or the route has no key. Nothing is logged.
             AddendumError: Whatever else ended it; the log says so.
         """
-        session, log = self._session, self._session.log
+        self.check(text)
+        log = self._session.log
+        turn = log.turns + 1
+        log.append(TurnStart(turn))
+        return await self._ended(turn, lambda: self._steps(turn, 1, encoding.clean(text)))
+
+    def check(self, text: str) -> None:
+        """Refuse a turn that could not begin.
+
+        Raises:
+            ConfigurationError: The text says nothing; or the route has no key.
+        """
+        session = self._session
         if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(
                 "the message is empty or no text; write something", session=session.id
             )
         credentials(session.route)
-        turn = log.turns + 1
-        log.append(TurnStart(turn))
-        return await self._ended(turn, lambda: self._steps(turn, 1, encoding.clean(text)))
 
     async def resume(self, decisions: Decisions) -> TurnResult:
         """Go on with the turn that waits for a person.
@@ -118,6 +130,7 @@ class Turn:
             total([figures.usage for figures in self._figures]),
             tuple(self._figures),
             waiting,
+            ended(log.rare, turn),
         )
 
     def _abandon(self, why: str, reason: Literal["interrupted", "failed", "limit"]) -> None:
@@ -150,14 +163,20 @@ class Turn:
         """Make steps until the model calls no more tools, or a person has to decide."""
         session, log = self._session, self._session.log
         for step in range(first, session.agent.limits.steps + 1):
+            await self._compacting.run(within=step > 1)
             log.append(StepStart(turn, step))
             snapshot, context = await self._prepare(text if step == 1 else None)
-            answer, context = await self._ask(context)
-            batch = Batch(session, self._emit, snapshot, context)
-            planned, message = batch.understand(answer)
-            log.append(message)
-            if planned and (waiting := await batch.run(planned)):
-                return answer.text, waiting
+            self._early = session.early(self._emit, snapshot)
+            try:
+                answer, context = await self._ask(context)
+                batch = Batch(session, self._emit, snapshot, context, self._early)
+                planned, message = batch.understand(answer)
+                log.append(message)
+                if planned and (waiting := await batch.run(planned)):
+                    return answer.text, waiting
+            finally:
+                if self._early is not None:
+                    await self._early.aclose()
             log.append(StepEnd(turn, step))
             if not planned:
                 return answer.text, ()
@@ -188,6 +207,8 @@ class Turn:
         session = self._session
         snapshot = await session.settle()
         await session.downgrades.read(session.route)
+        for found in session.redefinitions.check(session.log, snapshot):
+            self._emit(Notice(notice(found)))
         given = session.step_input(snapshot)
         became_head = log_step(session.log, given, text)
         session.wrote_step(snapshot, became_head)
@@ -198,7 +219,13 @@ class Turn:
 
     async def _ask(self, context: RequestContext) -> tuple[Answer, RequestContext]:
         answer = await ask(
-            self._session, context, self._emit, self._keep, self._figures, self._attempt
+            self._session,
+            context,
+            self._emit,
+            self._keep,
+            self._figures,
+            self._attempt,
+            fed=None if self._early is None else self._early.fed,
         )
         self._parser = None
         return answer
@@ -208,6 +235,8 @@ class Turn:
 
     def _attempt(self, error: ProviderError) -> None:
         session, log = self._session, self._session.log
+        if self._early is not None:
+            self._early.drop()
         assert log.turn is not None and log.step is not None
         partial = Answer() if self._parser is None else self._parser.partial()
         error.route = session.route.name
@@ -224,33 +253,3 @@ class Turn:
             )
         )
         self._parser = None
-
-
-async def compact(session: Session, summary: str | None) -> str:
-    """Replace the conversation by a summary, asking the model for one if none is given."""
-    log = session.log
-    nodes = [node for node in log.surface.nodes if node.type != "system/message"]
-    if not nodes:
-        raise ConfigurationError("there is nothing to compact yet", session=session.id)
-    usage, route = Usage(), None
-    if summary is None:
-        context = session.current_context()
-        session.requests.log_context(context)
-        answer, _ = await ask(
-            session,
-            context,
-            lambda _: None,
-            lambda _: None,
-            [],
-            lambda _: None,
-            instruction=compaction_request(COMPACTION_INSTRUCTION),
-        )
-        summary, usage, route = answer.text, answer.usage, session.route.name
-        if not summary.strip():
-            raise ConfigurationError(
-                "the model gave no summary; the conversation stays as it was", session=session.id
-            )
-    first = nodes[0].seq
-    log.append(CompactionSummary(summary, log.turns, route, usage), replace=(first, nodes[-1].seq))
-    await session.flush()
-    return summary

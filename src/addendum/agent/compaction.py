@@ -1,0 +1,266 @@
+"""Compaction: the older part of a conversation is replaced by a summary, asked for or by itself.
+
+The request for the summary replays the conversation as it was sent, with the instruction last, so
+it reads the whole prefix from the cache. Nothing is replaced until a usable summary is there. What
+stays (the newest turns, and a turn that runs) stays whole: a round of calls is never taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from addendum.agent.exchange import ask
+from addendum.agent.results import Notice, RequestDone, RequestFigures, StreamEvent
+from addendum.errors import ConfigurationError, ProviderError, UnsupportedContent
+from addendum.log.approvals import AddedContext
+from addendum.log.events import (
+    AssistantMessage,
+    CompactionFailed,
+    CompactionSummary,
+    Event,
+    ServerInstructions,
+    Span,
+    SystemMessage,
+    ToolResult,
+    UserMessage,
+)
+from addendum.log.values import Usage
+from addendum.prompt.announcements import COMPACTION_INSTRUCTION, compaction_request
+from addendum.prompt.long_results import shown
+
+if TYPE_CHECKING:
+    from addendum.agent.session import Session
+    from addendum.routes import Route
+
+_CUT_SHORT = frozenset({"max_tokens", "length", "max_output_tokens", "MAX_TOKENS"})
+"""Reasons for which an answer ended, in the wires' words, that make it no whole summary."""
+
+
+class Compaction(Struct, frozen=True):
+    """When a session is compacted by itself, and what stays.
+
+    Attributes:
+        at: Share of the window, more than 0 and at most 1, from which on it is compacted: by the
+            tokens that the provider reported for the last request and its answer.
+        keep_turns: How many of the newest turns stay as they are. On routes whose reasoning is
+            bound to the exact prefix they stay without theirs.
+        window: Tokens of prompt and output that the model takes; the route's own if None.
+
+    Raises:
+        ConfigurationError: A figure is out of its bounds.
+    """
+
+    at: float = 0.8
+    keep_turns: int = 2
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.at <= 1:
+            raise ConfigurationError(f"Compaction(at={self.at}) is no share; give 0.8 or the like")
+        if self.keep_turns < 0:
+            raise ConfigurationError(
+                f"Compaction(keep_turns={self.keep_turns}) is no count; give 0 or more"
+            )
+        if self.window is not None and self.window <= 0:
+            raise ConfigurationError(
+                f"Compaction(window={self.window}) is no count of tokens; give the model's own"
+            )
+
+    def limit(self, route: Route) -> int:
+        """Return the tokens from which on a session on `route` is compacted.
+
+        Raises:
+            ConfigurationError: The model's window is not known and was not given.
+        """
+        window = self.window or route.window
+        if not window:
+            raise ConfigurationError(
+                f"the window of {route.full_name} is not known; "
+                "say Compaction(window=...) in tokens",
+                route=route.name,
+            )
+        return int(window * self.at)
+
+
+def reported_size(events: Sequence[Event]) -> int | None:
+    """Return the tokens that the next request has at least, or None if that is not known.
+
+    Args:
+        events: The session's log. What was reported before a part of it was replaced says nothing.
+    """
+    for event in reversed(events):
+        if isinstance(event.surface_op, Span) and not isinstance(event.data, SystemMessage):
+            return None
+        if isinstance(event.data, AssistantMessage):
+            usage = event.data.usage
+            return None if usage.prompt is None else usage.prompt + (usage.output or 0)
+    return None
+
+
+def replaceable(nodes: Sequence[Event], keep_turns: int) -> Sequence[Event]:
+    """Return the nodes that a compaction replaces: all but the prompt and the newest turns.
+
+    Args:
+        nodes: The surface.
+        keep_turns: How many of the newest turns stay.
+    """
+    first = 1 if nodes and isinstance(nodes[0].data, SystemMessage) else 0
+    places = [at for at, node in enumerate(nodes) if isinstance(node.data, UserMessage)]
+    end = len(nodes)
+    if keep_turns:
+        end = places[-keep_turns] if keep_turns <= len(places) else first
+        # A prompt that the first kept turn appended stays with it.
+        while end > first and isinstance(nodes[end - 1].data, SystemMessage):
+            end -= 1
+    return nodes[first:end]
+
+
+class Automatic:
+    """Compacts a session in a turn, at most once in it.
+
+    Args:
+        session: The session.
+        emit: Told of what happens.
+        figures: Takes the figures of the request for a summary.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        emit: Callable[[StreamEvent], None],
+        figures: list[RequestFigures],
+    ) -> None:
+        self._session = session
+        self._emit = emit
+        self._figures = figures
+        self._tried = False
+
+    async def run(self, *, within: bool) -> None:
+        """Compact if it is time to. Whatever comes of it, the turn goes on.
+
+        Args:
+            within: Whether the turn's own message is on the surface; it stays whole.
+        """
+        session, wanted = self._session, self._session.agent.compaction
+        if wanted is None or self._tried:
+            return
+        size, limit = reported_size(session.log.events), wanted.limit(session.route)
+        keep = wanted.keep_turns + within
+        if size is None or size < limit:
+            return
+        if not any(
+            isinstance(node.data, AssistantMessage)
+            for node in replaceable(session.log.surface.nodes, keep)
+        ):
+            return  # A summary of a summary saves nothing.
+        self._tried = True
+        self._emit(Notice(f"compacting: {size:,} tokens, from {limit:,} on"))
+        try:
+            await compact(session, None, keep, emit=self._emit, figures=self._figures)
+        except (ProviderError, NoSummary, UnsupportedContent) as error:
+            self._emit(Notice(f"not compacted: {error}"))
+
+
+class NoSummary(ConfigurationError):
+    """The model's answer is no summary that could stand for the conversation."""
+
+
+async def compact(
+    session: Session,
+    summary: str | None,
+    keep_turns: int,
+    *,
+    emit: Callable[[StreamEvent], None] = lambda _: None,
+    figures: list[RequestFigures] | None = None,
+) -> str:
+    """Replace all but the newest turns by a summary, asking the model for one if none is given.
+
+    Args:
+        session: The session; no round of calls is open.
+        summary: The summary, if there is one.
+        keep_turns: How many of the newest turns stay.
+        emit: Told of notices and figures.
+        figures: Takes the figures of the request.
+
+    Raises:
+        ConfigurationError: There is nothing to compact, or the summary given says nothing.
+        NoSummary: What the model gave is none. All stays as it was, and the log says why.
+        ProviderError: The request failed. All stays as it was, and the log says why.
+    """
+    log = session.log
+    nodes = replaceable(log.surface.nodes, keep_turns)
+    if not nodes:
+        raise ConfigurationError("there is nothing to compact yet", session=session.id)
+    usage, route = Usage(), None
+    if summary is None:
+        summary, usage = await _asked(session, nodes, emit, [] if figures is None else figures)
+        route = session.route.name
+    elif not summary.strip():
+        raise ConfigurationError("the summary says nothing; give one with text", session=session.id)
+    log.append(
+        CompactionSummary(summary, log.turns, route, usage), replace=(nodes[0].seq, nodes[-1].seq)
+    )
+    await session.flush()
+    return summary
+
+
+async def _asked(
+    session: Session,
+    nodes: Sequence[Event],
+    emit: Callable[[StreamEvent], None],
+    figures: list[RequestFigures],
+) -> tuple[str, Usage]:
+    context = session.current_context()
+    session.requests.log_context(context)
+
+    def tell(event: StreamEvent) -> None:
+        # The summary's own text is no part of an answer.
+        if isinstance(event, Notice | RequestDone):
+            emit(event)
+
+    try:
+        answer, _ = await ask(
+            session,
+            context,
+            tell,
+            lambda _: None,
+            figures,
+            lambda _: None,
+            instruction=compaction_request(COMPACTION_INSTRUCTION),
+        )
+    except (ProviderError, UnsupportedContent) as error:
+        await _failed(session, CompactionFailed(str(error)))
+        raise
+    size = sum(_size(node) for node in nodes)
+    why = ""
+    if not answer.text.strip():
+        why = "the model gave no summary"
+    elif answer.stop in _CUT_SHORT:
+        why = "the summary was cut off at the output limit"
+    elif len(answer.text.encode()) > size:
+        why = "the summary is longer than what it would replace"
+    if why:
+        await _failed(session, CompactionFailed(why, session.route.name, answer.usage))
+        raise NoSummary(f"{why}; the conversation stays as it was", session=session.id)
+    return answer.text, answer.usage
+
+
+async def _failed(session: Session, event: CompactionFailed) -> None:
+    session.log.append(event)
+    await session.flush()
+
+
+def _size(node: Event) -> int:
+    """Return about how many bytes a node has in a request."""
+    data = node.data
+    if isinstance(data, AssistantMessage):
+        own = sum(len(bytes(raw)) for raw in data.native)
+        return own or len(data.text.encode()) + sum(len(call.arguments) for call in data.calls)
+    if isinstance(data, ToolResult):
+        return len(shown(data.text, data.shown).encode())
+    if isinstance(data, UserMessage | AddedContext | ServerInstructions | CompactionSummary):
+        return len(data.text.encode())
+    return 0

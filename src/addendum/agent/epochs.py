@@ -1,0 +1,64 @@
+"""Which epoch the next request belongs to: one that the log has, or a new one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from addendum.agent.lifetime import certainly_cold, chosen_lifetime
+from addendum.agent.requests import RENDERING
+from addendum.log.events import RequestContext
+from addendum.routes import choose_projection, context
+
+if TYPE_CHECKING:
+    from addendum.agent.session import Session
+
+
+def coming(session: Session) -> RequestContext:
+    """Return what the coming request renders with.
+
+    An epoch that this route has in the log goes on as it was recorded, unless the agent asks for
+    something else by name.
+    """
+    agent, route = session.agent, session.route
+    recorded = session.requests.recorded(route.name)
+    asked = {
+        "projection": agent.tool_changes != "auto"
+        or session.surprised
+        or bool(route.facts)
+        # What can meet changes now needs no rebinding any more.
+        or (recorded is not None and recorded.projection == "rebind" and agent.can_change),
+        "definitions": bool(route.facts),
+        "tail": agent.tail != "auto",
+        "caching": recorded is not None and recorded.caching != agent.caching,
+        "ttl": agent.ttl is not None,
+    }
+    ttl = None if agent.ttl == "auto" else agent.ttl
+    if agent.ttl == "auto":
+        # Only what is not cached can be cached for another time at no cost.
+        ttl = None if recorded is None else recorded.ttl
+        idle = session.requests.idle(route.name)
+        if recorded is None or (idle is not None and certainly_cold(route, recorded, idle)):
+            ttl = chosen_lifetime(session.log.events, route)
+    if recorded is not None and not any(asked.values()):
+        return recorded
+    projection = choose_projection(
+        route,
+        agent.tool_changes,
+        has_servers=bool(agent.servers),
+        has_deferred=any(tool.schema.defer_loading for tool in agent.tools),
+        tool_dispatch=agent.tool_dispatch or session.surprised,
+    )
+    fresh = context(
+        route,
+        projection,
+        tail=agent.tail,
+        caching=agent.caching,
+        ttl=ttl,
+        rendering=RENDERING,
+        rejected=session.requests.rejected(route) | session.downgrades.known(route),
+    )
+    if recorded is None or any(
+        on and getattr(recorded, name) != getattr(fresh, name) for name, on in asked.items()
+    ):
+        return fresh
+    return recorded

@@ -1,0 +1,54 @@
+"""The results of a session by the labels under which later calls refer to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from addendum.log.events import AssistantMessage, Event, ToolResult
+from addendum.tools.envelope import MAX_ARGUMENTS
+from addendum.tools.output_references import fill, label, references
+
+
+class Outputs:
+    """Labels and results of one session; follows the log."""
+
+    def __init__(self) -> None:
+        self._read = 0
+        self._rounds = 0
+        self._texts: dict[str, str] = {}
+
+    def read(self, events: Sequence[Event]) -> None:
+        """Take in what is new in the log."""
+        for event in events[self._read :]:
+            data = event.data
+            if isinstance(data, AssistantMessage) and data.calls:
+                self._rounds += 1
+            elif isinstance(data, ToolResult) and data.label is not None:
+                self._texts[data.label] = data.text
+        self._read = len(events)
+
+    def texts(self) -> Mapping[str, str]:
+        """Return the results that there are now, by label."""
+        return dict(self._texts)
+
+    def next_label(self, place: int) -> str:
+        """Return the label of a result of the latest round.
+
+        Args:
+            place: The call's place in it.
+        """
+        return label(place, self._rounds - 1)
+
+    def unknown(self, arguments: str) -> tuple[str, ...]:
+        """Return what arguments refer to and no result is labelled with."""
+        return tuple(each for each in references(arguments) if each not in self._texts)
+
+
+def filled(arguments: Any, texts: Mapping[str, str]) -> Any:
+    """Return decoded arguments with the results put in that they refer to.
+
+    Raises:
+        ContentError: They are too long.
+    """
+    return fill(arguments, texts, limit=MAX_ARGUMENTS)

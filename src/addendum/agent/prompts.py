@@ -1,0 +1,99 @@
+"""Prompts that MCP servers offer: a person picks one, fills it in, and sends it as a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from addendum.errors import ConfigurationError
+from addendum.tools.mcp import CallOutcome
+from addendum.tools.mcp_offers import RemotePrompt
+from addendum.tools.mcp_pool import Connection
+
+if TYPE_CHECKING:
+    from addendum.agent.session import Session
+
+
+class ServerPrompt(Struct, frozen=True):
+    """A prompt and the server that offers it."""
+
+    server: str
+    prompt: RemotePrompt
+
+
+class SessionPrompts:
+    """The prompts of the servers that are switched on."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def list(self, server: str | None = None) -> tuple[ServerPrompt, ...]:
+        """Return what can be inserted, by server and name.
+
+        Args:
+            server: Ask this one only. Without it, a server that cannot be asked is passed over.
+
+        Raises:
+            ConfigurationError: The server is off, unknown or cannot be asked.
+        """
+        registry = self._session.registry
+        on = [name for name in registry.server_names if registry.is_on(name)]
+        found: list[ServerPrompt] = []
+        for name in on if server is None else [server]:
+            connection = await self._connection(name)
+            seconds = self._session.agent.limits.server_wait
+            answer = await connection.ask(lambda link: link.prompts(), seconds)
+            if not isinstance(answer, CallOutcome):
+                found += [ServerPrompt(name, each) for each in answer]
+            elif server is not None:
+                raise ConfigurationError(answer.text, session=self._session.id)
+        return tuple(found)
+
+    async def text(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> str:
+        """Return a prompt filled in, as the text of a message: `await session.run(text)`.
+
+        It is the server's own text, sent because a person asked for it, and has no more authority
+        than what that person writes.
+
+        Args:
+            server: The server.
+            name: The prompt's name there.
+            arguments: What it is filled in with.
+
+        Raises:
+            ConfigurationError: There is no such prompt, an argument is missing or unknown, or the
+                server does not give it.
+        """
+        listed = await self.list(server)
+        prompt = next((each.prompt for each in listed if each.prompt.name == name), None)
+        if prompt is None:
+            there = ", ".join(each.prompt.name for each in listed) or "none"
+            raise self._wrong(f"server {server} has no prompt {name!r}; there are: {there}")
+        given = dict(arguments or {})
+        known = [each.name for each in prompt.arguments]
+        for each in prompt.arguments:
+            if each.required and each.name not in given:
+                raise self._wrong(f"prompt {name!r} needs the argument {each.name!r}; give it")
+        for each in given:
+            if each not in known:
+                takes = ", ".join(known) or "none"
+                raise self._wrong(f"prompt {name!r} takes no argument {each!r}; it takes: {takes}")
+        connection = await self._connection(server)
+        seconds = self._session.agent.limits.tool_timeout
+        found = await connection.ask(lambda link: link.prompt(name, given), seconds)
+        if found.is_error:
+            raise self._wrong(found.text)
+        if not found.text.strip():
+            raise self._wrong(f"prompt {name!r} of server {server} is empty")
+        return found.text
+
+    async def _connection(self, server: str) -> Connection:
+        registry = self._session.registry
+        if not registry.is_on(server):
+            raise self._wrong(f"server {server} is off; switch it on to use its prompts")
+        return await registry.connection(server)
+
+    def _wrong(self, why: str) -> ConfigurationError:
+        return ConfigurationError(why, session=self._session.id)
