@@ -1,6 +1,6 @@
 """Rules that each request body has to keep by itself: marks, names, calls and results, the tail.
 
-Functions over captured bodies only. Each returns the violations it finds; none is good.
+Functions over captured bodies only. Each yields the violations it finds; none is good.
 """
 
 from __future__ import annotations
@@ -42,26 +42,25 @@ def violation(rule: str, reading: Reading, path: str, text: str) -> Violation:
     return Violation(rule, reading.record.session, reading.record.n, path, text)
 
 
-def marks_are_legal(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+def marks_are_legal(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
     """V4: few enough marks, each where the wire takes one, longer lifetimes first."""
-    for reading in readings:
-        limit = rules.max_marks
-        if rules.kind == "boundaries" and not reading.explicit_only:
-            limit -= 1  # the implicit boundary is one of them
-        marked = [each for each in reading.segments if each.marks]
-        closed = beside_tools(reading.segments) if rules.text_marks else frozenset[int]()
-        total = sum(each.marks for each in marked)
-        if total > limit:
-            yield violation("V4", reading, marked[-1].path, f"{total} marks, but {limit} are taken")
-        short = False
-        for each in marked:
-            problem = _misplaced(each, id(each) in closed)
-            if problem:
-                yield violation("V4", reading, each.path, f"a mark stands {problem}")
-            if each.mark == "1h" and short:
-                text = "a mark of an hour stands behind one of five minutes"
-                yield violation("V4", reading, each.path, text)
-            short = short or each.mark == "5m"
+    limit = rules.max_marks
+    if rules.kind == "boundaries" and not reading.explicit_only:
+        limit -= 1  # the implicit boundary is one of them
+    marked = [each for each in reading.segments if each.marks]
+    closed = beside_tools(reading.segments) if rules.text_marks else frozenset[int]()
+    total = sum(each.marks for each in marked)
+    if total > limit:
+        yield violation("V4", reading, marked[-1].path, f"{total} marks, but {limit} are taken")
+    short = False
+    for each in marked:
+        problem = _misplaced(each, id(each) in closed)
+        if problem:
+            yield violation("V4", reading, each.path, f"a mark stands {problem}")
+        if each.mark == "1h" and short:
+            text = "a mark of an hour stands behind one of five minutes"
+            yield violation("V4", reading, each.path, text)
+        short = short or each.mark == "5m"
 
 
 def beside_tools(segments: Sequence[Segment]) -> frozenset[int]:
@@ -82,7 +81,7 @@ def _misplaced(segment: Segment, closed: bool) -> str:
     return "" if segment.markable else f"on a {segment.type} block that cannot carry one"
 
 
-def names_are_known(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+class Names:
     """V5: every tool named in the history is declared or defined.
 
     Now, on in-history and dispatch; elsewhere now or in an earlier request of the session. Calls
@@ -91,14 +90,18 @@ def names_are_known(readings: Sequence[Reading], rules: CacheRules) -> Iterator[
     a call may name one of our own two tools that an earlier request declared, and a name of which
     its result says that there is no such tool: the history tells it as it happened.
     """
-    ever: dict[str, set[str]] = {}
-    kept: dict[str, set[str]] = {}
-    seen: dict[str, set[str]] = {}
-    for reading in readings:
+
+    def __init__(self) -> None:
+        self._ever: dict[str, set[str]] = {}
+        self._kept: dict[str, set[int]] = {}
+        self._seen: dict[str, set[int]] = {}
+
+    def see(self, reading: Reading) -> Iterator[Violation]:
+        """Yield the names that the next request may not use."""
         record = reading.record
-        before = ever.setdefault(record.session, set())
-        old = kept.setdefault(record.session, set())
-        calls = seen.setdefault(record.session, set())
+        before = self._ever.setdefault(record.session, set())
+        old = self._kept.setdefault(record.session, set())
+        calls = self._seen.setdefault(record.session, set())
         if any(_declares_anew(record, each) for each in record.declared):
             old |= calls
         strict = record.strategy in ("in-history", "dispatch")
@@ -107,20 +110,23 @@ def names_are_known(readings: Sequence[Reading], rules: CacheRules) -> Iterator[
             if each.defines:
                 now.add(each.defines)
             for name in each.uses:
-                excused = not strict or each.key in old or name in _OWN
+                excused = not strict or hash(each.key) in old or name in _OWN
                 if name in now or (excused and name in before):
                     continue
                 if not each.opens or not _was_unknown(reading, each.opens, name):
                     text = f"tool {name!r} is named, but neither declared nor defined here"
                     yield violation("V5", reading, each.path, text)
             if each.uses:
-                calls.add(each.key)
+                calls.add(hash(each.key))
         before |= now
 
 
 def _declares_anew(record: RequestRecord, declared: Declared) -> bool:
-    return declared.reason in ("compaction", "head changed") or (
-        record.definitions == "by-reference" and declared.at != "none"
+    consolidated = declared.reason == "lifetime passed" and declared.at != "none"
+    return (
+        declared.reason in ("compaction", "head changed")
+        or consolidated
+        or (record.definitions == "by-reference" and declared.at != "none")
     )
 
 
@@ -147,30 +153,29 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(part)
 
 
-def calls_are_answered(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+def calls_are_answered(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
     """V6: each call has exactly one result, directly behind its round."""
-    for reading in readings:
-        waiting: dict[str, str] = {}
-        answering = ""
-        for each in reading.segments:
-            if each.kind != "message":
-                continue
-            if each.opens:
-                if each.opens in waiting:
-                    text = f"call id {each.opens!r} is used twice in one round"
-                    yield violation("V6", reading, each.path, text)
-                waiting[each.opens] = each.path
-            elif each.answers:
-                answering = each.message
-                if waiting.pop(each.answers, None) is None:
-                    text = f"a result answers {each.answers!r}, which no call of its round made"
-                    yield violation("V6", reading, each.path, text)
-            elif each.role == "tool" and each.message == answering:
-                continue
-            elif each.role != "assistant" and waiting:
-                yield from _unanswered(reading, waiting)
-                waiting = {}
-        yield from _unanswered(reading, waiting)
+    waiting: dict[str, str] = {}
+    answering = ""
+    for each in reading.segments:
+        if each.kind != "message":
+            continue
+        if each.opens:
+            if each.opens in waiting:
+                text = f"call id {each.opens!r} is used twice in one round"
+                yield violation("V6", reading, each.path, text)
+            waiting[each.opens] = each.path
+        elif each.answers:
+            answering = each.message
+            if waiting.pop(each.answers, None) is None:
+                text = f"a result answers {each.answers!r}, which no call of its round made"
+                yield violation("V6", reading, each.path, text)
+        elif each.role == "tool" and each.message == answering:
+            continue
+        elif each.role != "assistant" and waiting:
+            yield from _unanswered(reading, waiting)
+            waiting = {}
+    yield from _unanswered(reading, waiting)
 
 
 def _unanswered(reading: Reading, waiting: dict[str, str]) -> Iterator[Violation]:
@@ -179,33 +184,32 @@ def _unanswered(reading: Reading, waiting: dict[str, str]) -> Iterator[Violation
         yield violation("V6", reading, path, text)
 
 
-def tail_stands(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+def tail_stands(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
     """V7: this turn's instructions stand where their mode says.
 
     Moved and kept: right in front of the newest human message (kept: or right behind it; on
     OpenRouter's first turn behind it). Scoped: behind that message and again behind each later
     user message of the turn. Requests without instructions, and compactions, are left alone.
     """
-    for reading in readings:
-        record = reading.record
-        if not record.tail_text or record.purpose == "compaction":
-            continue
-        spoken = [each for each in reading.segments if each.type != "message"]
-        body = parse(record.body)
-        texts = [text_of(fields(resolve(body, each.path))) for each in spoken]
-        carriers = [
-            at
-            for at, each in enumerate(spoken)
-            if each.tail
-            or (record.tail == "kept" and each.kind == "message" and record.tail_text in texts[at])
-        ]
-        human = _human(spoken, texts, carriers, record.human)
-        if human is None:
-            yield violation("V7", reading, "", "there is no human message for the instructions")
-        elif record.tail == "scoped":
-            yield from _scoped(reading, spoken, texts, human)
-        else:
-            yield from _beside(reading, spoken, texts, carriers, human)
+    record = reading.record
+    if not record.tail_text or record.purpose == "compaction":
+        return
+    spoken = [each for each in reading.segments if each.type != "message"]
+    body = parse(record.body)
+    texts = [text_of(fields(resolve(body, each.path))) for each in spoken]
+    carriers = [
+        at
+        for at, each in enumerate(spoken)
+        if each.tail
+        or (record.tail == "kept" and each.kind == "message" and record.tail_text in texts[at])
+    ]
+    human = _human(spoken, texts, carriers, record.human)
+    if human is None:
+        yield violation("V7", reading, "", "there is no human message for the instructions")
+    elif record.tail == "scoped":
+        yield from _scoped(reading, spoken, texts, human)
+    else:
+        yield from _beside(reading, spoken, texts, carriers, human)
 
 
 def _human(

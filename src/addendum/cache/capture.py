@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from addendum import encoding
 from addendum.cache.record import Declared, RequestRecord
-from addendum.cache.rules import CacheRules
 from addendum.errors import AddendumError, ContentError
 from addendum.log.values import Definitions, Projection, TailMode, Usage
 from addendum.routes import Route, resolve
 from addendum.routes.data import providers
-from addendum.wire.segment import Json, blocks, fields, objects
+from addendum.wire.segment import Json, blocks, fields, objects, parse
 
 ANTHROPIC = "anthropic_messages"
 CHAT = "openai_chat"
@@ -28,6 +26,7 @@ GEMINI = "gemini"
 _ELSEWHERE = ("previous_response_id", "conversation")
 """Fields by which a request goes on from what the provider keeps."""
 
+_NOBODYS = "a-model-that-nobody-has"
 _MODEL = re.compile(r"/models?/([^/:]+)[:/]")
 _NO_PROMPT = ("/count_tokens", "/batches", "/embeddings", "/moderations")
 _ANTHROPIC_BLOCKS = frozenset({"tool_use", "tool_result", "tool_addition", "thinking"})
@@ -70,6 +69,7 @@ class Capture(Struct, frozen=True):
         status: HTTP status; None if it was not kept.
         session: The conversation, if whoever captured it said so.
         known: What addendum knows of it, for requests of its own.
+        plain: What the body decodes to, if it was decoded already.
     """
 
     where: str
@@ -82,6 +82,7 @@ class Capture(Struct, frozen=True):
     status: int | None = None
     session: str | None = None
     known: Known | None = None
+    plain: Json | None = None
 
 
 def asks_model(url: str, body: Any) -> bool:
@@ -165,19 +166,16 @@ def route_of(url: str, wire: str, model: str) -> Route | None:
     candidates = [each for each in providers().values() if each.wire == wire]
     candidates.sort(key=lambda each: host != urlsplit(each.endpoint.base_url).hostname)
     for provider in candidates:
-        if provider.name == "compatible":
-            continue
+        own = host is not None and host == urlsplit(provider.endpoint.base_url).hostname
+        if not own and (provider.endpoint.key_optional or not provider.endpoint.base_url):
+            continue  # Anybody's server or deployment: its models can be anything.
+        if not own and provider.row(model) is provider.row(_NOBODYS):
+            continue  # A gateway serves any name; this one says nothing of how it caches.
         try:
             return resolve(f"{provider.name}:{model}", environ={})
         except AddendumError:
             continue
     return None
-
-
-def fallback_rules(bodies: Sequence[bytes]) -> CacheRules:
-    """Return rules for a model that nothing is known of: marks count where somebody sets some."""
-    marked = any(b'"cache_control"' in body or b'"cachePoint"' in body for body in bodies)
-    return CacheRules("marks", minimum=4096) if marked else CacheRules("none")
 
 
 def record_of(capture: Capture, n: int, session: str) -> RequestRecord:
@@ -206,7 +204,7 @@ def record_of(capture: Capture, n: int, session: str) -> RequestRecord:
             **given,
         )
     failed = capture.status is not None and not 0 < capture.status < 400
-    body = fields(encoding.decode(capture.body))
+    body = parse(capture.body) if capture.plain is None else capture.plain
     wire = wire_of(capture.url, capture.headers, body)
     model = model_of(capture.url, body)
     route = route_of(capture.url, wire, model)

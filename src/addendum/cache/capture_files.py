@@ -7,54 +7,70 @@ JSON lines            a body a line; or `{url, headers, body, usage | response, 
 JSON                  one body, a list of either, or `{"requests": [...]}` (an export of ours)
 HAR                   the entries that ask a model for something; others are left out
 vcr cassette          YAML or JSON with `interactions`; likewise
+session log           what Claude Code or Codex leave on the disk: what answers counted, no bodies
 ====================  ===========================================================================
 
 The form is told by what is in a file, not by its name. A file is data: sized, never executed, and
-what cannot be read is one error that names file and line.
+what cannot be read is one error that names file and line. JSON lines are read one at a time, so a
+large file takes no more memory than its longest line.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from array import array
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
-from msgspec import Raw
+import msgspec
+from msgspec import Raw, Struct
 
 from addendum import encoding
-from addendum.cache.capture import Capture, asks_model, read_known, wire_of
+from addendum.cache.agent_logs import Counted, counted, is_session_log
+from addendum.cache.capture import Capture, read_known, wire_of
+from addendum.cache.capture_archives import (
+    body_of,
+    har,
+    interactions,
+    read_yaml,
+    status_of,
+    text_in,
+    time_of,
+)
 from addendum.cache.reported import usage_in, usage_of
+from addendum.cache.secrets import kept_headers
 from addendum.errors import ContentError
 from addendum.log.values import Usage
 from addendum.wire.reading import items, slices
-from addendum.wire.segment import Json, fields, objects
+from addendum.wire.segment import Json, fields
 
-MAX_FILE = 1024 * 1024 * 1024
+MAX_FILE = 4 * 1024 * 1024 * 1024
 """Bytes that a file of JSON lines may have; each line obeys the limit of one JSON text."""
 
 MAX_WHOLE = 256 * 1024 * 1024
 """Bytes that a file may have which has to be read as one JSON value."""
 
-MAX_YAML = 32 * 1024 * 1024
-"""Bytes that a YAML file may have: it is read a hundred times slower."""
-
-_KEPT = re.compile(r"content-type|content-encoding|user-agent|(?:anthropic|openai)-[a-z-]+")
-_SECRET = re.compile(r"key|token|auth|cookie|secret|organization|project")
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _CASSETTE = re.compile(rb"^(?:interactions|http_interactions):", re.MULTILINE)
+_MARK = b"\xef\xbb\xbf"
+_PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstandard", b"PK": "zip", b"BZ": "bzip2"}
+
+Source: TypeAlias = Capture | Counted
+"""A request with its body, or what a session log tells of one."""
 
 
-def read_captures(path: str | Path) -> tuple[Capture, ...]:
-    """Read a file of captured requests.
+class _Timed(Struct):
+    time: Any = None
+
+
+def iter_captures(path: str | Path) -> Iterator[Source]:
+    """Read a file of captured requests, one at a time where it is JSON lines.
 
     Args:
         path: The file.
 
-    Returns:
+    Yields:
         Requests to models in the order in which they were sent, as far as the file tells.
 
     Raises:
@@ -62,72 +78,165 @@ def read_captures(path: str | Path) -> tuple[Capture, ...]:
         ModuleNotFoundError: It is YAML, and PyYAML is not installed.
     """
     name = Path(path)
-    found = list(_captures(name))
-    if not found:
-        raise ContentError(f"{name}: no request to a model in it; capture requests with bodies")
-    times = [each.time for each in found if each.time is not None]
-    if len(times) == len(found):
-        # A request is written when its answer has ended.
-        order = sorted(range(len(found)), key=lambda at: times[at])
-        return tuple(found[at] for at in order)
-    return tuple(found)
-
-
-def _captures(name: Path) -> Iterator[Capture]:
-    data = _read(name)
-    start = data.lstrip()[:1]
-    first, _, rest = data.lstrip().partition(b"\n")
-    if start not in (b"{", b"["):
-        if not _CASSETTE.search(data):
-            raise ContentError(
-                f"{name}:1: neither JSON lines nor HAR, a cassette or an export; name another file"
-            )
-        yield from _interactions(name, _yaml(name, data))
-    elif _is_line(first) and (rest.strip() or not _is_container(first)):
-        yield from _lines(name, data)
-    elif start == b"{" and rest.lstrip()[:1] == b"{":
-        yield from _lines(name, data)  # the first line is damaged, and is named
-    else:
-        yield from _whole(name, data)
-
-
-def _read(name: Path) -> bytes:
+    empty = True
     try:
-        size = name.stat().st_size
-        if size > MAX_FILE:
-            raise ContentError(f"{name}: {size:,} bytes are over the limit of {MAX_FILE:,}; cut it")
-        data = name.read_bytes()
+        with name.open("rb") as file:
+            for found in _captures(name, file):
+                empty = False
+                yield found
     except OSError as error:
         raise ContentError(f"cannot read {name}: {error.strerror or error}") from error
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+    if empty:
+        raise ContentError(f"{name}: no request to a model in it; capture requests with bodies")
+
+
+def _captures(name: Path, file: BinaryIO) -> Iterator[Source]:
+    size = name.stat().st_size
+    if size > MAX_FILE:
+        raise ContentError(f"{name}: {size:,} bytes are over the limit of {MAX_FILE:,}; cut it")
+    _refuse_packed(name, file)
+    first, more = _beginning(file)
+    start = first[:1]
+    if start not in (b"{", b"["):
+        yield from _cassette(name, file)
+        return
+    value = _object(first)
+    if value is not None and is_session_log(value):
+        yield from counted(name, _numbered(name, file))
+    elif value is not None and (more or not _is_container(value)):
+        yield from _lines(name, file)
+    elif start == b"{" and more == b"{":
+        yield from _lines(name, file)  # the first line is damaged, and is named
+    else:
+        _rewind(file)
+        if size > MAX_WHOLE:
+            raise ContentError(
+                f"{name}: {size:,} bytes in one JSON value are over the limit of {MAX_WHOLE:,}; "
+                "write JSON lines"
+            )
+        yield from _in_order(list(_whole(name, file.read())))
+
+
+def _refuse_packed(name: Path, file: BinaryIO) -> None:
+    start = file.read(2)
+    if start in _PACKED:
+        raise ContentError(f"{name}:1: it is compressed ({_PACKED[start]}); unpack it first")
+    if start in (b"\xff\xfe", b"\xfe\xff"):
         raise ContentError(f"{name}:1: it is UTF-16; save it as UTF-8")
-    return data.removeprefix(b"\xef\xbb\xbf")
 
 
-def _is_line(line: bytes) -> bool:
+def _rewind(file: BinaryIO) -> None:
+    file.seek(0)
+    if file.read(3) != _MARK:
+        file.seek(0)
+
+
+def _beginning(file: BinaryIO) -> tuple[bytes, bytes]:
+    """Return the first line that is not blank, cut at the limit, and the next line's first byte."""
+    _rewind(file)
+    first, behind = b"", b""
+    while not first and (line := file.readline(encoding.MAX_TEXT + 1)):
+        first = line.strip()
+    while not behind and (line := file.readline(encoding.MAX_TEXT + 1)):
+        behind = line.lstrip()[:1]
+    return first, behind
+
+
+def _object(line: bytes) -> Json | None:
     try:
-        return isinstance(encoding.decode(line), dict)
+        value = encoding.decode(line)
     except ContentError:
-        return False
+        return None
+    return cast(Json, value) if isinstance(value, dict) else None
 
 
-def _is_container(line: bytes) -> bool:
-    value = fields(encoding.decode(line))
+def _is_container(value: Json) -> bool:
     return any(name in value for name in ("log", "requests", "interactions"))
 
 
-# -- JSON ---------------------------------------------------------------------------------------
+def _in_order(found: list[Capture]) -> list[Capture]:
+    """Return captures by the time at which they were sent, where all have one."""
+    times = [each.time for each in found if each.time is not None]
+    if len(times) < len(found):
+        return found
+    return [found[at] for at in sorted(range(len(found)), key=lambda at: times[at])]
 
 
-def _lines(name: Path, data: bytes) -> Iterator[Capture]:
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if not line.strip():
-            continue
+# -- JSON lines ---------------------------------------------------------------------------------
+
+
+def _lines(name: Path, file: BinaryIO) -> Iterator[Capture]:
+    order = _order(file)
+    lines = _numbered(name, file) if order is None else _picked(name, file, order)
+    for number, line in lines:
         where = f"{name}:{number}"
         try:
-            yield _capture(where, encoding.decode(line), line.strip())
+            yield _capture(where, encoding.decode(line), line)
         except ContentError as error:
             raise ContentError(f"{where}: {error}") from error
+
+
+def _numbered(name: Path, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are not blank, with their numbers."""
+    _rewind(file)
+    number = 0
+    while line := file.readline(encoding.MAX_TEXT + 2):
+        number += 1
+        _refuse_long(f"{name}:{number}", line)
+        if stripped := line.strip():
+            yield number, stripped
+
+
+def _picked(
+    name: Path, file: BinaryIO, order: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, bytes]]:
+    for number, offset in order:
+        file.seek(offset)
+        line = file.readline(encoding.MAX_TEXT + 2)
+        _refuse_long(f"{name}:{number}", line)
+        yield number, line.strip()
+
+
+def _refuse_long(where: str, line: bytes) -> None:
+    if len(line) > encoding.MAX_TEXT + 1:
+        limit = encoding.MAX_TEXT
+        raise ContentError(f"{where}: the line is longer than {limit:,} bytes; cut what it holds")
+
+
+def _order(file: BinaryIO) -> list[tuple[int, int]] | None:
+    """Return numbers and places of lines by the time they tell.
+
+    A request is written when its answer has ended, so lines may be out of order. None if they are
+    in order already, or if one of them tells no time.
+    """
+    _rewind(file)
+    times, offsets, numbers = array("d"), array("q"), array("q")
+    number, sorted_so_far = 0, True
+    while True:
+        offset = file.tell()
+        line = file.readline(encoding.MAX_TEXT + 2)
+        if not line:
+            break
+        number += 1
+        if not line.strip():
+            continue
+        try:
+            time = time_of(msgspec.json.decode(line, type=_Timed).time)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            return None
+        if time is None:
+            return None
+        sorted_so_far = sorted_so_far and (not times or times[-1] <= time)
+        times.append(time)
+        offsets.append(offset)
+        numbers.append(number)
+    if sorted_so_far:
+        return None
+    places = sorted(range(len(times)), key=lambda at: times[at])
+    return [(numbers[at], offsets[at]) for at in places]
+
+
+# -- one JSON value -----------------------------------------------------------------------------
 
 
 def _whole(name: Path, data: bytes) -> Iterator[Capture]:
@@ -140,14 +249,24 @@ def _whole(name: Path, data: bytes) -> Iterator[Capture]:
         return
     holder = fields(value)
     if isinstance(fields(holder.get("log")).get("entries"), list):
-        yield from _har(name, holder["log"]["entries"])
+        yield from har(name, holder["log"]["entries"])
     elif isinstance(holder.get("interactions"), list):
-        yield from _interactions(name, holder)
+        yield from interactions(name, holder)
     elif isinstance(holder.get("requests"), list):
         texts = items(slices(data)["requests"])
         yield from _listed(name, "request", holder["requests"], texts)
     else:
         yield from _listed(name, "item", [value], [Raw(data)])
+
+
+def _cassette(name: Path, file: BinaryIO) -> Iterator[Capture]:
+    _rewind(file)
+    head = file.read(encoding.MAX_TEXT)
+    if not _CASSETTE.search(head):
+        raise ContentError(
+            f"{name}:1: neither JSON lines nor HAR, a cassette or an export; name another file"
+        )
+    yield from _in_order(list(interactions(name, read_yaml(name, head + file.read()))))
 
 
 def _listed(
@@ -179,25 +298,27 @@ def _capture(where: str, value: Any, text: bytes) -> Capture:
     said = fields(value)
     if "body" not in said:
         wire_of("", {}, said)  # raises where it is none
-        return Capture(where, text)
+        return Capture(where, text, plain=said)
     given = said["body"]
-    body = bytes(slices(text)["body"]) if isinstance(given, dict) else _body(given)
+    body = bytes(slices(text)["body"]) if isinstance(given, dict) else body_of(given)
     if body is None:
         raise ContentError("its `body` is no JSON object; capture bodies as JSON or as text")
-    url, headers = _text(said.get("url")), _headers(said.get("headers"))
+    plain = cast(Json, given) if isinstance(given, dict) else fields(encoding.decode(body))
+    url, headers = text_in(said.get("url")), kept_headers(said.get("headers"))
     known = None if "addendum" not in said else read_known(said["addendum"])
-    wire = known.wire if known is not None else wire_of(url, headers, fields(encoding.decode(body)))
+    wire = known.wire if known is not None else wire_of(url, headers, plain)
     return Capture(
         where=where,
         body=body,
         url=url,
         headers=headers,
         usage=_usage(wire, said),
-        time=_time(said.get("time")),
-        answered=_time(said.get("answered")),
-        status=_status(said.get("status")),
-        session=_text(said.get("session")) or (None if known is None else known.session),
+        time=time_of(said.get("time")),
+        answered=time_of(said.get("answered")),
+        status=status_of(said.get("status")),
+        session=text_in(said.get("session")) or (None if known is None else known.session),
         known=known,
+        plain=plain,
     )
 
 
@@ -208,169 +329,3 @@ def _usage(wire: str, said: Json) -> Usage:
     if isinstance(response, str):
         return usage_in(wire, response)
     return usage_of(wire, fields(response).get("usage"))
-
-
-def _body(value: Any) -> bytes | None:
-    """Return a body's bytes: an object is written compactly in its own key order."""
-    if isinstance(value, dict):
-        return encoding.encode(value)
-    if isinstance(value, str):
-        value = encoding.clean(value).encode()
-    if not isinstance(value, bytes) or value.lstrip()[:1] != b"{":
-        return None
-    return value if isinstance(encoding.decode(value), dict) else None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _status(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _time(value: Any) -> float | None:
-    try:
-        if isinstance(value, str):
-            return datetime.fromisoformat(value).timestamp()
-        numeric = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(value) if numeric else None
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-def _headers(value: Any) -> dict[str, str]:
-    """Return headers that tell something and keep no secret; lists hold one value each."""
-    found: dict[str, str] = {}
-    pairs: list[tuple[Any, Any]] = list(fields(value).items())
-    pairs += [(each.get("name"), each.get("value")) for each in objects(value)]
-    for name, given in pairs:
-        listed = cast("list[Any]", given) if isinstance(given, list) else [given]
-        one = listed[0] if listed else None
-        key = str(name).lower()
-        if isinstance(one, str) and _KEPT.fullmatch(key) and not _SECRET.search(key):
-            found[key] = one
-    return found
-
-
-# -- HAR and cassettes --------------------------------------------------------------------------
-
-
-def _har(name: Path, entries: Sequence[Any]) -> Iterator[Capture]:
-    for number, entry in enumerate(entries, 1):
-        said = fields(entry)
-        request, response = fields(said.get("request")), fields(said.get("response"))
-        content, post = fields(response.get("content")), fields(request.get("postData"))
-        posted = _unpacked(post.get("text"), _text(post.get("encoding")))
-        answer = _unpacked(content.get("text"), _text(content.get("encoding")))
-        yield from _exchange(
-            f"{name}: entry {number}",
-            _text(request.get("url")),
-            request.get("headers"),
-            posted,
-            answer,
-            said.get("startedDateTime"),
-            _status(response.get("status")),
-            fields(said.get("_addendum")),
-        )
-
-
-def _interactions(name: Path, cassette: Mapping[str, Any]) -> Iterator[Capture]:
-    listed = cassette.get("interactions") or cassette.get("http_interactions")
-    for number, each in enumerate(objects(listed), 1):
-        request, response = fields(each.get("request")), fields(each.get("response"))
-        status = response.get("status")
-        yield from _exchange(
-            f"{name}: interaction {number}",
-            _text(request.get("uri")) or _text(request.get("url")),
-            request.get("headers"),
-            _kept(request),
-            _kept(response),
-            each.get("recorded_at"),
-            _status(fields(status).get("code") if isinstance(status, dict) else status),
-            {},
-            _headers(response.get("headers")).get("content-encoding", ""),
-        )
-
-
-def _kept(side: Json) -> Any:
-    """Return the body of one side of an interaction, in the forms that recorders write."""
-    if "parsed_body" in side:
-        return side["parsed_body"]
-    body = side.get("body")
-    if isinstance(body, dict):
-        held = cast(Json, body)
-        packed = held.get("base64_string")
-        return _unpacked(packed, "base64") if packed is not None else held.get("string", held)
-    return body
-
-
-def _exchange(
-    where: str,
-    url: str,
-    headers: Any,
-    posted: Any,
-    answer: Any,
-    time: Any,
-    status: int | None,
-    known: Json,
-    coding: str = "",
-) -> Iterator[Capture]:
-    """Yield the capture of a request to a model; nothing for any other traffic."""
-    try:
-        body = _body(posted)
-    except ContentError as error:
-        if "/messages" in url or "/completions" in url:
-            raise ContentError(f"{where}: {error}") from error
-        return
-    if body is None or not asks_model(url, encoding.decode(body)):
-        return
-    kept = _headers(headers)
-    try:
-        wire = wire_of(url, kept, fields(encoding.decode(body)))
-        own = read_known(known) if known else None
-    except ContentError as error:
-        raise ContentError(f"{where}: {error}") from error
-    if isinstance(answer, dict):
-        usage = usage_of(wire, cast(Json, answer).get("usage"))
-    else:
-        usage = usage_in(wire, answer, coding) if isinstance(answer, str | bytes) else Usage()
-    session = None if own is None else own.session
-    yield Capture(
-        where=where,
-        body=body,
-        url=url,
-        headers=kept,
-        usage=usage,
-        time=_time(time),
-        status=status,
-        session=session,
-        known=own,
-    )
-
-
-def _unpacked(value: Any, coding: str) -> Any:
-    if coding != "base64" or not isinstance(value, str):
-        return value
-    try:
-        return base64.b64decode(value)
-    except (binascii.Error, ValueError):
-        return None
-
-
-def _yaml(name: Path, data: bytes) -> Json:
-    import yaml
-
-    if len(data) > MAX_YAML:
-        raise ContentError(
-            f"{name}: {len(data):,} bytes of YAML are over the limit of {MAX_YAML:,}; "
-            "record as JSON"
-        )
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        return fields(yaml.load(data, Loader=loader))
-    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = 1 if mark is None else min(mark.line + 1, len(data.splitlines()))
-        what = getattr(error, "problem", None) or type(error).__name__
-        raise ContentError(f"{name}:{line}: not valid YAML: {what}") from error

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from addendum import encoding
 from addendum.cache.record import Reading
+from addendum.cache.secrets import masked
 from addendum.wire.segment import Json, Segment, fields, parse, resolve, unmarked
 
 State: TypeAlias = Literal["same", "changed", "added", "removed"]
@@ -353,6 +354,7 @@ def _in_object(before: Json, after: Json, path: str) -> tuple[str, str | None, s
 
 def _cut(text: str, start: int) -> str:
     end = start + EXCERPT
+    text = masked(text)
     return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")
 
 

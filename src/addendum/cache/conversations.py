@@ -9,64 +9,97 @@ breaks everything behind it, and that is what has to be found.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from array import array
+from collections import OrderedDict
+from typing import TypeVar
 
 from addendum.cache.record import Reading
 from addendum.wire.segment import Segment
 
+K = TypeVar("K")
+
+KNOWN = 4096
+"""Conversations that are remembered; those that were not used for longest are forgotten."""
+
 
 class _Conversation:
-    """What is known of a conversation: its latest request."""
+    """What is known of a conversation: its latest request, as digests."""
 
-    def __init__(self, name: str, reading: Reading, messages: Sequence[str]) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.messages = messages
-        self.head = _head(reading)
-        self.wire = reading.record.wire
+        self.messages: array[int] = array("Q")
+        self.head = ""
+        self.bucket = 0
 
 
-def sorted_out(readings: Sequence[Reading]) -> tuple[str, ...]:
-    """Return the name of each request's conversation.
+class Conversations:
+    """Sorts the requests of one capture, in the order in which they were sent."""
 
-    Args:
-        readings: Requests of one capture in the order in which they were sent; a session that is
-            not empty is kept.
-    """
-    known: list[_Conversation] = []
-    names: list[str] = []
-    for reading in readings:
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, _Conversation] = OrderedDict()
+        self._buckets: dict[int, OrderedDict[str, _Conversation]] = {}
+        self._heads: dict[str, OrderedDict[str, _Conversation]] = {}
+        self._count = 0
+
+    def name(self, reading: Reading) -> str:
+        """Return the name of the next request's conversation; one that it has already is kept."""
         if reading.record.session:
-            names.append(reading.record.session)
-            continue
-        messages = [each.key for each in reading.segments if _counts(each)]
-        found = _continued(reading, messages, known)
+            return reading.record.session
+        messages = _digests(reading)
+        head = f"{reading.record.wire} {_head(reading)}"
+        found = self._continued(reading, messages, head)
         if found is None:
-            found = _Conversation(f"conversation {len(known) + 1}", reading, messages)
+            self._count += 1
+            found = _Conversation(f"conversation {self._count}")
         else:
-            known.remove(found)
-            found.messages, found.head = messages, _head(reading)
-        known.append(found)
-        names.append(found.name)
-    return tuple(names)
+            self._forget(found)
+        found.messages, found.head = messages, head
+        found.bucket = messages[0] if messages else 0
+        self._known[found.name] = found
+        self._buckets.setdefault(found.bucket, OrderedDict())[found.name] = found
+        self._heads.setdefault(head, OrderedDict())[found.name] = found
+        if len(self._known) > KNOWN:
+            self._forget(next(iter(self._known.values())))
+        return found.name
+
+    def _forget(self, known: _Conversation) -> None:
+        del self._known[known.name]
+        _take_out(self._buckets, known.bucket, known.name)
+        _take_out(self._heads, known.head, known.name)
+
+    def _continued(self, reading: Reading, messages: array[int], head: str) -> _Conversation | None:
+        answered = any(each.role in ("assistant", "model") for each in reading.segments)
+        best: _Conversation | None = None
+        score = (False, 0)
+        bucket = self._buckets.get(messages[0] if messages else 0)
+        # The one that was used last comes last, and wins.
+        for each in bucket.values() if bucket is not None else ():
+            common = _common(each.messages, messages)
+            whole = common == len(each.messages)
+            if common and (answered or whole) and (whole, common) >= score:
+                best, score = each, (whole, common)
+        if best is None and answered:
+            same = self._heads.get(head)
+            return None if same is None else next(reversed(same.values()))
+        return best
 
 
-def _continued(
-    reading: Reading, messages: Sequence[str], known: Sequence[_Conversation]
-) -> _Conversation | None:
-    answered = any(each.role in ("assistant", "model") for each in reading.segments)
-    best: _Conversation | None = None
-    score = (False, 0)
-    for each in known:  # the one that was used last comes last, and wins
-        if each.wire != reading.record.wire:
-            continue
-        common = _common(each.messages, messages)
-        whole = common == len(each.messages)
-        if common and (answered or whole) and (whole, common) >= score:
-            best, score = each, (whole, common)
-    if best is None and answered:
-        head = _head(reading)
-        return next((each for each in reversed(known) if each.head == head), None)
-    return best
+def _take_out(index: dict[K, OrderedDict[str, _Conversation]], key: K, name: str) -> None:
+    del index[key][name]
+    if not index[key]:
+        del index[key]
+
+
+def _digests(reading: Reading) -> array[int]:
+    """Return the digest of each beginning of a request's messages."""
+    state = hashlib.blake2b(reading.record.wire.encode(), digest_size=8)
+    found: array[int] = array("Q")
+    for each in reading.segments:
+        if _counts(each):
+            state.update(each.key.encode())
+            found.append(int.from_bytes(state.digest()))
+    return found
 
 
 def _counts(segment: Segment) -> bool:
@@ -78,14 +111,16 @@ def _counts(segment: Segment) -> bool:
     )
 
 
-def _head(reading: Reading) -> tuple[str, ...]:
-    return tuple(each.key for each in reading.rendered[: reading.system_end])
+def _head(reading: Reading) -> str:
+    return reading.chain[reading.system_end - 1] if reading.system_end else ""
 
 
-def _common(old: Sequence[str], new: Sequence[str]) -> int:
-    count = 0
-    for ours, theirs in zip(old, new, strict=False):
-        if ours != theirs:
-            break
-        count += 1
-    return count
+def _common(old: array[int], new: array[int]) -> int:
+    low, high = 0, min(len(old), len(new))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if old[middle - 1] == new[middle - 1]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

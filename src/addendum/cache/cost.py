@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, UnsetType
 
 from addendum.log.values import Usage
-from addendum.routes import Route
+from addendum.routes import CacheRules, Route
 from addendum.routes.prices import Rates, prices
 
 _MILLION = Decimal(1_000_000)
@@ -86,6 +86,36 @@ def again(route: Route, tokens: int, prompt: int, when: float) -> Decimal | None
         return None
     rates = found.of(prompt)
     return tokens * (_write(rates) - rates.read) / _MILLION
+
+
+def left_in_cache(usage: Usage, rules: CacheRules) -> tuple[int | None, bool]:
+    """Return the tokens that a request left in the cache, and whether that is an estimate.
+
+    Args:
+        usage: What the provider reported of it.
+        rules: How its route caches.
+
+    Returns:
+        The tokens, or None if they are not known.
+    """
+    prompt, read, written = usage.prompt, usage.cache_read, usage.cache_write
+    if prompt is None:
+        return None, False
+    match rules.kind:
+        case "marks" | "boundaries":
+            # Both are billed, so they are the stored part to the token.
+            if read is not None and written is not None:
+                return read + written, False
+            return (prompt if prompt >= rules.minimum else 0), True
+        case "steps":
+            return (prompt // rules.step * rules.step if prompt >= rules.minimum else 0), True
+        case "units":
+            # The end of an output is the end of a unit too.
+            whole = prompt + (usage.output or 0)
+            return (whole if whole >= rules.minimum else 0), usage.output is None
+        case "none":
+            # Whoever reports reads has a cache; how it works is not known.
+            return (None if read is None else prompt), True
 
 
 def summed(costs: Iterable[Cost | None]) -> Cost | None:

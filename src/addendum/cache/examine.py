@@ -7,20 +7,23 @@ is for the reader to say, with `allow`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
 
+from addendum.cache.agent_logs import Counted, told
 from addendum.cache.bodies import Violation
-from addendum.cache.capture import Capture, fallback_rules, record_of
+from addendum.cache.capture import record_of
+from addendum.cache.capture_files import Source
 from addendum.cache.compare import Comparison, First, compare
-from addendum.cache.conversations import sorted_out
-from addendum.cache.figures import PROVIDER, judge
-from addendum.cache.invariants import check
-from addendum.cache.record import Reading, RequestRecord, readings
+from addendum.cache.conversations import Conversations
+from addendum.cache.figures import PROVIDER, Judge, Row
+from addendum.cache.invariants import Checker
+from addendum.cache.kept import Kept, size_of
+from addendum.cache.record import Reading, measured, taken_apart
 from addendum.cache.rules import CacheRules
+from addendum.cache.secrets import masked
 from addendum.errors import ConfigurationError
 from addendum.wire.segment import Segment, fields, newest_human, parse, resolve, text_of
 
@@ -37,6 +40,15 @@ _AREA_RULES = {"tools": "V1", "system": "V2", "messages": "V3"}
 _MARKS = (b'"cache_control"', b'"cachePoint"', b'"prompt_cache_breakpoint"')
 _NAMES = 6
 _SHOWN = 40
+
+ROOM = 64 * 1024 * 1024
+"""Bytes of earlier requests that a check keeps beside the one it looks at."""
+
+MOST = 10_000
+"""Findings that are kept; the others are counted."""
+
+_UNKNOWN = CacheRules("marks", minimum=4096)
+"""Rules for a model that nothing is known of: what needs marks counts where somebody sets some."""
 
 
 class Finding(Struct, frozen=True):
@@ -66,31 +78,32 @@ class Examined(Struct, frozen=True):
 
     Attributes:
         findings: What does not hold, by request.
-        records: The requests that were checked.
-        where: Where each of them was read from.
+        requests: How many requests were checked.
+        conversations: How many conversations they belong to.
+        more: Findings beyond `MOST`, which were only counted.
+        notes: What a reader should know of how it was checked, a sentence each.
     """
 
     findings: tuple[Finding, ...]
-    records: tuple[RequestRecord, ...]
-    where: tuple[str, ...]
-
-    @property
-    def conversations(self) -> int:
-        """How many conversations the requests belong to."""
-        return len({record.session for record in self.records})
+    requests: int
+    conversations: int
+    more: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def examine(
-    captures: Sequence[Sequence[Capture]],
+    captures: Iterable[Iterable[Source]],
     rules_of: Callable[[str], CacheRules | None],
     allow: Collection[str] = (),
+    seen: Callable[[int, str, str], None] | None = None,
 ) -> Examined:
-    """Check captured requests.
+    """Check captured requests, one at a time.
 
     Args:
         captures: Requests by the file (or whatever) they came from, each in the order sent.
         rules_of: Gives the cache rules of a route by its name; None if nothing is known of it.
         allow: Causes and rules that may not hold: of `CAUSES` and `RULES`.
+        seen: Called for each request with its number, where it came from and its conversation.
 
     Raises:
         ConfigurationError: Nobody knows a name in `allow`.
@@ -100,152 +113,214 @@ def examine(
     if unknown:
         names = ", ".join((*CAUSES, *RULES))
         raise ConfigurationError(f"nothing is called {unknown[0]!r} here; allow any of: {names}")
-    plain, records, where = _records(captures)
-    sources = [each for group in captures for each in group]
-    found: list[Finding] = []
-    declared = [each.known is not None for each in sources]
-    groups = sorted(range(len(records)), key=lambda at: (records[at].route, at))
-    known = [record for record, ours in zip(records, declared, strict=True) if ours]
-    by_marks: set[str] = set()
-    for route, places in groupby(groups, key=lambda at: records[at].route):
-        own = list(places)
-        rules = rules_of(route) or fallback_rules([records[at].body for at in own])
-        if rules.kind == "marks":
-            by_marks.add(route)
-        ours = [records[at] for at in own if declared[at]]
-        theirs = [records[at] for at in own if not declared[at]]
-        found += [_told(each, where) for each in check(ours, rules, among=known)]
-        found += [
-            _told(each, where) for each in _quieter(check(theirs, rules, only=_ALONE), theirs)
-        ]
-        found += _misses(ours, rules, where)
-    found += _breaks(plain, records, sources, where, by_marks)
-    kept = [each for each in found if each.rule not in allow and each.cause not in allow]
-    kept.sort(key=lambda each: (each.n, RULES.index(each.rule)))
-    return Examined(tuple(kept), tuple(records), tuple(where))
-
-
-def _records(
-    captures: Sequence[Sequence[Capture]],
-) -> tuple[list[Reading], list[RequestRecord], list[str]]:
-    """Return the requests taken apart, their records with conversations, and their places."""
-    taken_apart: list[Reading] = []
-    records: list[RequestRecord] = []
-    where: list[str] = []
-    taken: set[str] = set()
+    work = _Examination(rules_of, frozenset(allow), seen)
     for group in captures:
-        plain = [
-            record_of(each, len(records) + at, each.session or "")
-            for at, each in enumerate(group, 1)
-        ]
-        read = readings(plain)
-        taken_apart += read
-        names = sorted_out(read)
-        own = {name: _free(name, taken) for name in dict.fromkeys(names)}
-        taken |= set(own.values())
-        records += [
-            msgspec.structs.replace(record, session=own[name])
-            for record, name in zip(plain, names, strict=True)
-        ]
-        where += [each.where for each in group]
-    return taken_apart, records, where
+        work.begin()
+        for each in group:
+            work.see(each)
+    return work.result()
 
 
-def _free(name: str, taken: Collection[str]) -> str:
-    """Return a name that no other file has given to a conversation."""
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name} ({number})"
-    return free
+class _Seen(Struct, frozen=True):
+    """The latest request of a conversation that is not ours."""
+
+    reading: Reading
+    where: str
+    headers: Mapping[str, str]
 
 
-def _told(broken: Violation, where: Sequence[str]) -> Finding:
-    return Finding(
-        broken.rule,
-        "",
-        where[broken.n - 1],
-        broken.session,
-        broken.n,
-        broken.path,
-        broken.text,
-    )
+class _Route(Struct):
+    """How a route caches; where that is not known, whether somebody set a mark on it."""
+
+    rules: CacheRules
+    known: bool
+    marked: bool
+    judge: Judge
 
 
-def _quieter(broken: Sequence[Violation], records: Sequence[RequestRecord]) -> Iterator[Violation]:
-    """Tell once of a conversation that sets no marks at all, not for each of its requests."""
-    marked = {record.session for record in records if any(word in record.body for word in _MARKS)}
-    said: set[str] = set()
-    for each in broken:
-        if each.rule != "V10" or each.session in marked:
-            yield each
-        elif each.session not in said:
-            said.add(each.session)
+class _Examination:
+    """Goes through requests and keeps what later ones need."""
+
+    def __init__(
+        self,
+        rules_of: Callable[[str], CacheRules | None],
+        allow: frozenset[str],
+        seen: Callable[[int, str, str], None] | None,
+    ) -> None:
+        self._rules_of, self._allow, self._seen = rules_of, allow, seen
+        self._routes: dict[str, _Route] = {}
+        self._found: list[tuple[Finding, str]] = []
+        self._more = 0
+        self._n = 0
+        self._taken: set[str] = set()
+        self._names: dict[str, str] = {}
+        self._conversations = Conversations()
+        self._ours = Checker(room=ROOM)
+        self._theirs = Checker(_ALONE, room=ROOM)
+        self._latest: Kept[_Seen] = Kept(ROOM)
+        self._counted: dict[str, Counted] = {}
+        self._unmarked: dict[str, tuple[Finding, str] | None] = {}
+
+    def begin(self) -> None:
+        """Begin with another file: conversations do not go on from one to the next."""
+        self._taken |= set(self._names.values())
+        self._names = {}
+        self._conversations = Conversations()
+
+    def see(self, source: Source) -> None:
+        """Check the next request."""
+        self._n += 1
+        if isinstance(source, Counted):
+            self._count(source)
+            return
+        plain = record_of(source, self._n, source.session or "")
+        body = parse(source.body) if source.plain is None else source.plain
+        reading = measured(taken_apart(plain, body))
+        session = self._named(self._conversations.name(reading))
+        record = msgspec.structs.replace(plain, session=session)
+        reading = msgspec.structs.replace(reading, record=record)
+        if self._seen is not None:
+            self._seen(self._n, source.where, session)
+        route = self._route(record.route)
+        marked = any(word in record.body for word in _MARKS)
+        if marked:
+            route.marked = True
+            self._found += filter(None, [self._unmarked.get(session)])
+            self._unmarked[session] = None
+        if source.known is not None:
+            for each in self._ours.see(reading, route.rules):
+                self._add(_told(each, source.where))
+            judged = route.judge.see(reading)
+            if judged is not None:
+                self._missed(judged[0], source.where)
+            return
+        for each in self._theirs.see(reading, route.rules):
+            self._quieter(_told(each, source.where), record.route)
+        before = self._latest.get(session)
+        now = _Seen(reading, source.where, source.headers)
+        self._latest.put(session, now, size_of(reading))
+        if before is not None and before.reading.record.wire == record.wire:
+            self._follows(before, now, by_marks=route.rules.kind == "marks")
+
+    def result(self) -> Examined:
+        """Return what was found, once all requests were seen."""
+        blind = {name: each.marked for name, each in self._routes.items() if not each.known}
+        found = list(self._found)
+        for first in filter(None, self._unmarked.values()):
+            # Told once of a conversation that sets no marks at all, not for each of its requests.
             text = "no request of this conversation sets a cache mark, so nothing is cached"
-            yield msgspec.structs.replace(each, text=text)
+            found.append((msgspec.structs.replace(first[0], text=text), first[1]))
+        # What needs marks says nothing of a model that nobody sets marks for.
+        kept = [each for each, route in found if blind.get(route, True)]
+        kept.sort(key=lambda each: (each.n, RULES.index(each.rule)))
+        talks = len(self._taken | set(self._names.values()))
+        return Examined(tuple(kept), self._n, talks, self._more, tuple(self._notes(blind)))
 
+    def _notes(self, blind: Collection[str]) -> Iterator[str]:
+        for name in sorted(blind):
+            yield (
+                f"nothing is known of how {name.removeprefix('unknown:') or 'a model'} caches; "
+                "only beginnings were compared"
+            )
+        judges = sum(each.judge.lost for each in self._routes.values())
+        lost = max(self._latest.lost, self._theirs.lost, self._ours.lost, judges)
+        if lost:
+            yield f"{lost:,} requests followed theirs too late to be compared; check fewer at once"
+        if self._counted:
+            yield "session logs keep no requests: only what was read and written is judged"
 
-def _misses(
-    records: Sequence[RequestRecord], rules: CacheRules, where: Sequence[str]
-) -> Iterator[Finding]:
-    """V11: every miss is declared or the provider's."""
-    sent = {record.n: record for record in records}
-    for row in judge(list(records), rules).requests:
+    def _named(self, name: str) -> str:
+        """Return a name that no other file has given to a conversation."""
+        found = self._names.get(name)
+        if found is None:
+            number, found = 1, name
+            while found in self._taken:
+                number += 1
+                found = f"{name} ({number})"
+            self._names[name] = found
+        return found
+
+    def _route(self, name: str) -> _Route:
+        found = self._routes.get(name)
+        if found is None:
+            rules = self._rules_of(name)
+            used = rules or _UNKNOWN
+            found = _Route(used, rules is not None, False, Judge(used, ROOM))
+            self._routes[name] = found
+        return found
+
+    def _add(self, finding: Finding, route: str = "") -> None:
+        """Keep a finding; with a route it counts only if somebody sets marks there."""
+        if finding.rule in self._allow or finding.cause in self._allow:
+            return
+        if len(self._found) < MOST:
+            self._found.append((finding, route))
+        else:
+            self._more += 1
+
+    def _quieter(self, finding: Finding, route: str) -> None:
+        if finding.rule != "V10":
+            self._add(finding)
+        elif "V10" not in self._allow:
+            if self._unmarked.setdefault(finding.session, (finding, route)) is None:
+                self._add(finding, route)
+
+    def _missed(self, row: Row, where: str) -> None:
+        """V11: every miss is declared or the provider's."""
         miss = row.miss
         if miss is None or miss.declared or miss.reason == PROVIDER:
-            continue
+            return
         lost = (row.expected or 0) - (row.cache_read or 0)
         text = f"{lost:,} tokens were not read again: {miss.reason}"
-        yield Finding("V11", "", where[row.n - 1], sent[row.n].session, row.n, _path(miss.at), text)
+        path = "" if miss.at in ("end", "none") else miss.at
+        self._add(Finding("V11", "", where, row.session, row.n, path, text))
+
+    def _count(self, now: Counted) -> None:
+        """V11 for a request of a session log, of which nothing but its count is known."""
+        session = self._named(now.session)
+        if self._seen is not None:
+            self._seen(self._n, now.where, session)
+        before = self._counted.get(session)
+        self._counted[session] = now
+        said = None if before is None else told(before, now)
+        if said is not None:
+            cause, text = said
+            self._add(Finding("V11", cause, now.where, session, self._n, "", text))
+
+    def _follows(self, before: _Seen, now: _Seen, by_marks: bool) -> None:
+        """Find what keeps a request that is not ours from extending the one before it.
+
+        Args:
+            before: The request before it in its conversation.
+            now: The request.
+            by_marks: Whether its route caches by marks, as Claude does: there beta flags and the
+                first deferred tool change the prefix.
+        """
+        record = now.reading.record
+        flags = _flags(before.headers, now.headers) if by_marks else ()
+        for rule, cause, path, text in (*flags, *_differences(before.reading, now.reading)):
+            marks = path in ("deferral", "anthropic-beta")
+            if marks and not by_marks:
+                continue
+            told = f"{text}; it followed {before.where}"
+            finding = Finding(rule, cause, now.where, record.session, record.n, path, told)
+            self._add(finding, record.route if marks else "")
 
 
-def _path(at: str) -> str:
-    return "" if at in ("end", "none") else at
+def _told(broken: Violation, where: str) -> Finding:
+    return Finding(
+        broken.rule, "", where, broken.session, broken.n, broken.path, masked(broken.text)
+    )
 
 
 # -- breaks that bodies show --------------------------------------------------------------------
 
 
-def _breaks(
-    read: Sequence[Reading],
-    records: Sequence[RequestRecord],
-    sources: Sequence[Capture],
-    where: Sequence[str],
-    by_marks: Collection[str],
-) -> Iterator[Finding]:
-    """Yield breaks of requests that are not ours.
-
-    Args:
-        read: All requests taken apart.
-        records: Their records, which know their conversations.
-        sources: What they were read from.
-        where: Where that stood.
-        by_marks: Routes that cache by marks, as Claude does: there beta flags and the first
-            deferred tool change the prefix.
-    """
-    latest: dict[str, RequestRecord] = {}
-    for record, source in zip(records, sources, strict=True):
-        if source.known is not None:
-            continue
-        before = latest.get(record.session)
-        latest[record.session] = record
-        if before is None or before.wire != record.wire:
-            continue
-        old, new = read[before.n - 1], read[record.n - 1]
-        claude = record.route in by_marks
-        flags = _flags(sources[before.n - 1], source) if claude else ()
-        for rule, cause, path, text in (*flags, *_broken(old, new)):
-            if path == "deferral" and not claude:
-                continue
-            told = f"{text}; it followed {where[before.n - 1]}"
-            yield Finding(rule, cause, where[record.n - 1], record.session, record.n, path, told)
-
-
-def _flags(old: Capture, new: Capture) -> Iterator[tuple[str, str, str, str]]:
+def _flags(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[tuple[str, str, str, str]]:
     """Yield what is wrong with beta flags, which count as settings; their order does not."""
-    if not (old.headers and new.headers):
+    if not (old and new):
         return
-    before, after = ({*_split(each.headers.get("anthropic-beta", ""))} for each in (old, new))
+    before, after = ({*_split(each.get("anthropic-beta", ""))} for each in (old, new))
     if before != after:
         names = ", ".join(sorted(before ^ after))
         yield "V3", "settings", "anthropic-beta", f"beta flags came or went: {names}"
@@ -255,7 +330,7 @@ def _split(flags: str) -> list[str]:
     return [each.strip() for each in flags.split(",") if each.strip()]
 
 
-def _broken(old: Reading, new: Reading) -> Iterator[tuple[str, str, str, str]]:
+def _differences(old: Reading, new: Reading) -> Iterator[tuple[str, str, str, str]]:
     """Yield rule, cause, path and words of what keeps a request from extending another."""
     seen = compare(old, new)
     models = [each for each in seen.settings if each.name == "model"]
@@ -271,7 +346,7 @@ def _broken(old: Reading, new: Reading) -> Iterator[tuple[str, str, str, str]]:
         return
     area, tail = seen.first.area, _left_out(old, new) if seen.first.area == "messages" else None
     if tail is not None:
-        said = text_of(fields(resolve(parse(old.record.body), tail.path)))
+        said = masked(text_of(fields(resolve(parse(old.record.body), tail.path))))
         text = f"text beside the newest message was not sent again: {_side(said)}"
         yield "V3", "tail", tail.path, text
     else:

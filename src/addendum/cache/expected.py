@@ -13,10 +13,14 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from addendum.cache.kept import Kept, size_of
 from addendum.cache.record import Declared, Reading
 from addendum.cache.rules import NOTHING, Boundary, CacheRules, lives, stored
 from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
 from addendum.wire.segment import newest_human
+
+_AT_ONCE = 64
+"""Requests of a conversation whose answers may be awaited at once."""
 
 _AREAS = ("settings", "none", "tools", "system", "messages")
 
@@ -39,12 +43,77 @@ class Prospect(Struct, frozen=True):
     proven: Boundary | None
 
 
-def prospect(reading: Reading, earlier: Sequence[Reading], rules: CacheRules) -> Prospect:
+class Earlier:
+    """Requests that were sent, as far as a later one may have one of them as its base.
+
+    Args:
+        room: Bytes that may be kept; None for all that can be needed.
+    """
+
+    def __init__(self, room: int | None = None) -> None:
+        self._own: Kept[list[Reading]] = Kept(room)
+        self._heads: Kept[list[Reading]] = Kept(room)
+
+    @property
+    def lost(self) -> int:
+        """How many requests had a base for which there was no room."""
+        return self._own.lost
+
+    def add(self, reading: Reading) -> None:
+        """Add a request; they come in the order in which they were sent."""
+        if reading.record.status != "answered":
+            return
+        own, head = _places(reading)
+        kept = _latest(self._own.get(own) or (), reading, 1)
+        self._own.put(own, kept, sum(map(size_of, kept)))
+        kept = _latest(self._heads.get(head) or (), reading, 2)
+        self._heads.put(head, kept, sum(map(size_of, kept)))
+
+    def own(self, reading: Reading) -> Reading | None:
+        """Return the latest request of the same conversation and route that had been answered."""
+        listed = self._own.get(_places(reading)[0]) or ()
+        return next((each for each in reversed(listed) if _answered_before(each, reading)), None)
+
+    def other(self, reading: Reading) -> Reading | None:
+        """Return the latest answered one of another conversation with the same head."""
+        session = reading.record.session
+        for each in reversed(self._heads.get(_places(reading)[1]) or ()):
+            if each.record.session != session and _answered_before(each, reading):
+                return each
+        return None
+
+
+def _places(reading: Reading) -> tuple[tuple[str, str], tuple[str, str]]:
+    record = reading.record
+    return (record.session, record.route), (record.route, reading.head)
+
+
+def _latest(older: Sequence[Reading], reading: Reading, conversations: int) -> list[Reading]:
+    """Return a request and those before it that may be a base although it was sent after them.
+
+    These are the ones whose answers still came when it was sent, and the latest ones that were
+    answered by then, of so many conversations.
+    """
+    now = reading.record.time_sent
+    kept: list[Reading] = []
+    settled: set[str] = set()
+    for each in (reading, *reversed(older)):
+        session, answered = each.record.session, each.record.time_answered
+        if session not in settled:
+            kept.append(each)
+        if answered is None or (each is not reading and answered <= now):
+            settled.add(session)
+        if len(settled) == conversations or len(kept) == _AT_ONCE:
+            break
+    return kept[::-1]
+
+
+def prospect(reading: Reading, earlier: Earlier, rules: CacheRules) -> Prospect:
     """Return what a request could have read.
 
     Args:
         reading: The request.
-        earlier: Requests that were sent before it, in order.
+        earlier: Requests that were sent before it.
         rules: How the route caches.
     """
     base, limit = _base(reading, earlier, rules)
@@ -68,39 +137,34 @@ def prospect(reading: Reading, earlier: Sequence[Reading], rules: CacheRules) ->
 
 
 def session_base(
-    reading: Reading, earlier: Sequence[Reading], rules: CacheRules
+    reading: Reading, earlier: Earlier, rules: CacheRules
 ) -> tuple[Reading | None, int]:
     """Return the base in a request's own conversation, and how many of its segments count.
 
     Args:
         reading: The request.
-        earlier: Requests that were sent before it, in order.
+        earlier: Requests that were sent before it.
         rules: How the route caches.
     """
-    for each in reversed(earlier):
-        if each.record.session == reading.record.session and _answered_before(each, reading):
-            return (each, _limit(each, reading)) if _alive(each, reading, rules) else (None, 0)
-    return None, 0
+    base = earlier.own(reading)
+    if base is None or not _alive(base, reading, rules):
+        return None, 0
+    return base, _limit(base, reading)
 
 
-def _base(
-    reading: Reading, earlier: Sequence[Reading], rules: CacheRules
-) -> tuple[Reading | None, int]:
+def _base(reading: Reading, earlier: Earlier, rules: CacheRules) -> tuple[Reading | None, int]:
     base, limit = session_base(reading, earlier, rules)
     if base is not None:
         return base, limit
-    for each in reversed(earlier):
-        other = each.record.session != reading.record.session
-        if other and each.head == reading.head and _answered_before(each, reading):
-            return (each, each.static_end) if _alive(each, reading, rules) else (None, 0)
-    return None, 0
+    other = earlier.other(reading)
+    if other is None or not _alive(other, reading, rules):
+        return None, 0
+    return other, other.static_end
 
 
 def _answered_before(base: Reading, reading: Reading) -> bool:
-    before, after = base.record, reading.record
-    if before.status != "answered" or before.route != after.route:
-        return False
-    return before.time_answered is None or before.time_answered <= after.time_sent
+    answered = base.record.time_answered
+    return answered is None or answered <= reading.record.time_sent
 
 
 def _alive(base: Reading, reading: Reading, rules: CacheRules) -> bool:

@@ -74,16 +74,22 @@ def explain(
         route: The route.
     """
     known = {record.n: record for record in records}
-    found: list[Explanation] = []
-    for row in rows:
-        if row.miss is None or row.base is None:
-            continue
-        base, own = readings([known[row.base], known[row.n]])
-        found.append(_explained(row, base, own, route))
-    return tuple(found)
+    return tuple(
+        explained(row, *readings([known[row.base], known[row.n]]), route)
+        for row in rows
+        if row.miss is not None and row.base is not None
+    )
 
 
-def _explained(row: Row, base: Reading, own: Reading, route: Route) -> Explanation:
+def explained(row: Row, base: Reading, own: Reading, route: Route) -> Explanation:
+    """Explain a miss.
+
+    Args:
+        row: The judged request that has it.
+        base: The request that it could have read from.
+        own: The request itself.
+        route: Its route.
+    """
     miss = row.miss
     assert miss is not None
     seen = compare(base, own)

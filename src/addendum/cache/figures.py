@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from addendum.cache.expected import Prospect, first_area, prospect
+from addendum.cache.expected import Earlier, Prospect, first_area, prospect
 from addendum.cache.record import Count, Reading, RequestRecord, readings
 from addendum.cache.rules import Boundary, CacheRules, distance, found
 
@@ -129,13 +129,44 @@ def judge(
         ConfigurationError: Nothing takes a record's wire apart.
         ContentError: A body is not a JSON object.
     """
+    judging = Judge(rules)
     read = readings(records, count=count, deferred_outside=rules.deferred_outside)
-    rows = [
-        _row(reading, read[:at], rules)
-        for at, reading in enumerate(read)
-        if reading.record.status == "answered"
-    ]
+    judged = [judging.see(each) for each in read]
+    rows = [each[0] for each in judged if each is not None]
     return Report(tuple(rows), totals(rows))
+
+
+class Judge:
+    """Judges the requests of one route one after the other, and keeps no more than it needs.
+
+    Args:
+        rules: How the route caches.
+        room: Bytes of earlier requests that are kept; None for all that can be needed.
+    """
+
+    def __init__(self, rules: CacheRules, room: int | None = None) -> None:
+        self._rules = rules
+        self._earlier = Earlier(room)
+
+    @property
+    def lost(self) -> int:
+        """How many requests had a base for which there was no room."""
+        return self._earlier.lost
+
+    def see(self, reading: Reading) -> tuple[Row, Reading | None] | None:
+        """Judge the next request.
+
+        Args:
+            reading: The request, measured.
+
+        Returns:
+            Its figures and its base; None if it got no answer.
+        """
+        if reading.record.status != "answered":
+            return None
+        found = _row(reading, self._earlier, self._rules)
+        self._earlier.add(reading)
+        return found
 
 
 def totals(rows: Sequence[Row]) -> Totals:
@@ -181,7 +212,7 @@ def _share(rows: Sequence[Row], wanted: Sequence[int]) -> float | None:
     return got / sum(wanted) if sum(wanted) else 1.0
 
 
-def _row(reading: Reading, earlier: Sequence[Reading], rules: CacheRules) -> Row:
+def _row(reading: Reading, earlier: Earlier, rules: CacheRules) -> tuple[Row, Reading | None]:
     record = reading.record
     usage = record.usage
     seen = prospect(reading, earlier, rules)
@@ -190,7 +221,7 @@ def _row(reading: Reading, earlier: Sequence[Reading], rules: CacheRules) -> Row
     miss = None
     if expected is not None and ceiling is not None and usage.cache_read is not None:
         miss = _miss(reading, usage.cache_read, seen, expected, ceiling, rules)
-    return Row(
+    row = Row(
         n=record.n,
         turn=record.turn,
         prompt_tokens=usage.prompt,
@@ -203,6 +234,7 @@ def _row(reading: Reading, earlier: Sequence[Reading], rules: CacheRules) -> Row
         session=record.session,
         base=None if seen.base is None else seen.base.record.n,
     )
+    return row, seen.base
 
 
 def _miss(

@@ -6,27 +6,28 @@ Nothing here trusts the planner that made the requests; only bodies, and what wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from addendum.cache.bodies import (
+    Names,
     Violation,
     beside_tools,
     calls_are_answered,
     marks_are_legal,
-    names_are_known,
     tail_stands,
     violation,
 )
-from addendum.cache.expected import session_base
+from addendum.cache.expected import Earlier, session_base
+from addendum.cache.kept import Kept, size_of
 from addendum.cache.record import Declared, Reading, RequestRecord, readings
 from addendum.cache.rules import CacheRules, distance, found, written
 from addendum.wire.segment import Segment
 
+RULES = ("V1", "V2", "V3", "V4", "V5", "V6", "V7", "V9", "V10")
+"""What is checked; V8, V11 and V12 need more than captured requests."""
+
 _NEW_HEAD = frozenset({"head changed", "lifetime passed", "rendering changed", "downgrade"})
 """Reasons for which a head's bytes may change where nothing else may change them."""
-
-Rule = Callable[[Sequence[Reading], CacheRules], Iterator[Violation]]
 
 
 def check(
@@ -42,7 +43,7 @@ def check(
         records: Requests of one conversation or of several, on one route or on several.
         rules: How the route caches. Rules of other kinds than marks and boundaries make V10 say
             nothing.
-        only: Rules to check, such as `V3`; empty for all: V1 to V7, V9, V10.
+        only: Rules to check, such as `V3`; empty for all of `RULES`.
         among: Requests of all routes, in order, where `records` are those of one: a name stays
             known when a conversation moves on to another route.
 
@@ -53,124 +54,170 @@ def check(
         ConfigurationError: Nothing takes a record's wire apart.
         ContentError: A body is not a JSON object.
     """
-    read = readings(records, deferred_outside=rules.deferred_outside)
-    places = {(record.session, record.n): at for at, record in enumerate(records)}
-    whole = read
-    if len(among) > len(records) and (not only or "V5" in only):
-        whole = readings(among, deferred_outside=rules.deferred_outside)
-    broken = [
-        each
-        for name, rule in RULES.items()
-        if not only or name in only
-        for each in rule(whole if name == "V5" else read, rules)
-        if (each.session, each.n) in places
-    ]
-    return tuple(sorted(broken, key=lambda each: places[each.session, each.n]))
+    checker = Checker(only)
+    broken: list[Violation] = []
+    own = {(record.session, record.n) for record in records}
+    for record in among if len(among) > len(records) else records:
+        (reading,) = readings([record], deferred_outside=rules.deferred_outside)
+        if (record.session, record.n) in own:
+            broken += checker.see(reading, rules)
+        else:
+            checker.overhear(reading)
+    return tuple(broken)
 
 
-def tools_stay(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+class Checker:
+    """Checks requests one after the other, and keeps no more of them than it needs.
+
+    Args:
+        only: Rules to check; empty for all of `RULES`.
+        room: Bytes of earlier requests that are kept; None for all that can be needed.
+    """
+
+    def __init__(self, only: Collection[str] = (), room: int | None = None) -> None:
+        self._only = frozenset(only or RULES)
+        self._names = Names()
+        self._turns: Kept[Reading] = Kept(room)
+        self._earlier = Earlier(room)
+        self._compactions: dict[tuple[str, str], _Compactions] = {}
+
+    @property
+    def lost(self) -> int:
+        """How many requests could not be compared with the one before, for want of room."""
+        return max(self._turns.lost, self._earlier.lost)
+
+    def see(self, reading: Reading, rules: CacheRules) -> list[Violation]:
+        """Return what the next request breaks, by rule."""
+        record = reading.record
+        place = record.session, record.route
+        broken: list[Violation] = []
+        if _PAIRS.keys() & self._only:
+            before = self._turns.get(place)
+            for name, pair in _PAIRS.items() if before is not None else ():
+                if name in self._only and before is not None:
+                    broken += pair(before, reading)
+            # What a compaction asks for is no part of what follows.
+            if record.purpose == "turn":
+                self._turns.put(place, reading, size_of(reading))
+        if "V4" in self._only:
+            broken += marks_are_legal(reading, rules)
+        if "V5" in self._only:
+            broken += self._names.see(reading)
+        for name, alone in _ALONE.items():
+            if name in self._only:
+                broken += alone(reading, rules)
+        if "V9" in self._only:
+            broken += self._compactions.setdefault(place, _Compactions()).see(reading)
+        if "V10" in self._only and rules.kind in ("marks", "boundaries"):
+            broken += prefix_is_reached(reading, self._earlier, rules)
+            self._earlier.add(reading)
+        return broken
+
+    def overhear(self, reading: Reading) -> None:
+        """Learn which tools a request of another route names."""
+        if "V5" in self._only:
+            for _ in self._names.see(reading):
+                pass
+
+
+def tools_stay(before: Reading, after: Reading) -> Iterator[Violation]:
     """V1: immediate tool entries are equal within an epoch.
 
     On dispatch, and where definitions go by value, from one head to the next.
     """
-    for before, after in _pairs(readings):
-        record = after.record
-        if _told(before) != _told(after):
-            continue
-        old, new = _immediate(before), _immediate(after)
-        place = _difference(old, new)
-        if place is None:
-            continue
-        fixed = record.strategy == "dispatch" or record.definitions == "by-value"
-        allowed = any(
-            each.at == "tools" and (each.reason in _NEW_HEAD or not fixed)
-            for each in record.declared
-        )
-        if not allowed:
-            path = new[place].path if place < len(new) else "tools"
-            yield violation("V1", after, path, "the declared tools differ from the request before")
+    record = after.record
+    if _told(before) != _told(after):
+        return
+    old, new = _immediate(before), _immediate(after)
+    place = _difference(old, new)
+    if place is None:
+        return
+    fixed = record.strategy == "dispatch" or record.definitions == "by-value"
+    # By value a redefinition is declared only where a name can never be defined again (Kimi).
+    reasons = _NEW_HEAD if record.strategy == "dispatch" else _NEW_HEAD | {"redefinition"}
+    allowed = any(
+        each.at == "tools" and (each.reason in reasons or not fixed) for each in record.declared
+    )
+    if not allowed:
+        path = new[place].path if place < len(new) else "tools"
+        yield violation("V1", after, path, "the declared tools differ from the request before")
 
 
-def prompt_stays(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+def prompt_stays(before: Reading, after: Reading) -> Iterator[Violation]:
     """V2: the prompt text in front of the messages is equal within an epoch."""
-    for before, after in _pairs(readings):
-        old, new = _prompt(before), _prompt(after)
-        place = _difference(old, new)
-        declared = any(each.at in ("settings", "tools", "system") for each in after.record.declared)
-        if place is not None and not declared:
-            path = new[place].path if place < len(new) else "system"
-            yield violation("V2", after, path, "the prompt text differs from the request before")
+    old, new = _prompt(before), _prompt(after)
+    place = _difference(old, new)
+    declared = any(each.at in ("settings", "tools", "system") for each in after.record.declared)
+    if place is not None and not declared:
+        path = new[place].path if place < len(new) else "system"
+        yield violation("V2", after, path, "the prompt text differs from the request before")
 
 
-def prefix_holds(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+def prefix_holds(before: Reading, after: Reading) -> Iterator[Violation]:
     """V3: each request begins with the blocks of the one before.
 
     Marks, deferred tools and the moved tail are taken out, and with a moved tail the reasoning of
     earlier turns, which leaves with it. A declared break excuses what lies behind it, nothing in
     front.
     """
-    for before, after in _pairs(readings):
-        leaves = after.record.tail == "moved" and before.record.turn != after.record.turn
-        old, new = _lasting(before, leaves), _lasting(after, leaves)
-        needed = _in_front(old, after.record.declared)
-        place = _difference(old[:needed], new[:needed])
-        if place is not None:
-            path = new[place].path if place < len(new) else "end"
-            text = f"{old[place].path} of request {before.record.n} is not sent again as it was"
-            yield violation("V3", after, path, text)
+    leaves = after.record.tail == "moved" and before.record.turn != after.record.turn
+    old, new = _lasting(before, leaves), _lasting(after, leaves)
+    needed = _in_front(old, after.record.declared)
+    place = _difference(old[:needed], new[:needed])
+    if place is not None:
+        path = new[place].path if place < len(new) else "end"
+        text = f"{old[place].path} of request {before.record.n} is not sent again as it was"
+        yield violation("V3", after, path, text)
 
 
-def compaction_lasts(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+class _Compactions:
     """V9: a compaction breaks the prefix once, and its first message stays, over restarts too."""
-    for run in _runs(readings):
-        compacted = False
-        carrier: Segment | None = None
-        latest = ""
-        for reading in run:
-            record = reading.record
-            if record.purpose == "compaction":
-                compacted = compacted or record.status == "answered"
-                continue
-            first = next((each for each in _lasting(reading) if each.kind == "message"), None)
-            if any(each.reason == "compaction" for each in record.declared):
-                # A summary may also be given by hand: then no request of its own went before.
-                if not compacted and first is not None and first.key == latest:
-                    text = "a compaction breaks the prefix a second time"
-                    yield violation("V9", reading, "", text)
-                compacted, carrier = False, first
-                # A request that nobody answered leaves its break to the next one.
-                answered = record.status == "answered"
-                latest = first.key if answered and first is not None else ""
-            elif record.declared:
-                carrier = None
-            elif carrier is not None and (first is None or first.key != carrier.key):
-                path = "" if first is None else first.path
-                yield violation("V9", reading, path, "the message behind the compaction differs")
+
+    def __init__(self) -> None:
+        self._compacted = False
+        self._carrier: Segment | None = None
+        self._latest = ""
+
+    def see(self, reading: Reading) -> Iterator[Violation]:
+        """Yield what the next request of a conversation on a route breaks."""
+        record = reading.record
+        if record.purpose == "compaction":
+            self._compacted = self._compacted or record.status == "answered"
+            return
+        first = next((each for each in _lasting(reading) if each.kind == "message"), None)
+        if any(each.reason == "compaction" for each in record.declared):
+            # A summary may also be given by hand: then no request of its own went before.
+            if not self._compacted and first is not None and first.key == self._latest:
+                yield violation("V9", reading, "", "a compaction breaks the prefix a second time")
+            self._compacted, self._carrier = False, first
+            # A request that nobody answered leaves its break to the next one.
+            answered = record.status == "answered"
+            self._latest = first.key if answered and first is not None else ""
+        elif record.declared:
+            self._carrier = None
+        elif self._carrier is not None and (first is None or first.key != self._carrier.key):
+            path = "" if first is None else first.path
+            yield violation("V9", reading, path, "the message behind the compaction differs")
 
 
-def prefix_is_reached(readings: Sequence[Reading], rules: CacheRules) -> Iterator[Violation]:
+def prefix_is_reached(reading: Reading, earlier: Earlier, rules: CacheRules) -> Iterator[Violation]:
     """V10: the deepest mark not behind a tail is found by the next request.
 
     So that there is one to find, a request by marks has one at its end and, where the tail is
     moved, one at the end of the history in front of it.
     """
-    if rules.kind not in ("marks", "boundaries"):
+    if rules.kind == "marks" and reading.record.purpose == "turn":
+        yield from _unmarked_ends(reading, rules)
+    base, limit = session_base(reading, earlier, rules)
+    if base is None or reading.record.declared:
         return
-    for at, reading in enumerate(readings):
-        if rules.kind == "marks" and reading.record.purpose == "turn":
-            yield from _unmarked_ends(reading, rules)
-        base, limit = session_base(reading, readings[:at], rules)
-        if base is None or reading.record.declared:
-            continue
-        age = reading.record.time_sent - base.record.time_sent
-        end = max((each for each in written(base, rules, age) if each <= limit), default=0)
-        if end and base.common(reading) >= end and not found(reading, rules, end):
-            back = distance(reading, rules, end)
-            where = (
-                "with no mark behind it" if back == float("inf") else f"{back:.0f} positions back"
-            )
-            text = f"what request {base.record.n} stored ends here, {where}"
-            yield violation("V10", reading, reading.rendered[end - 1].path, text)
+    age = reading.record.time_sent - base.record.time_sent
+    end = max((each for each in written(base, rules, age) if each <= limit), default=0)
+    if end and base.common(reading) >= end and not found(reading, rules, end):
+        back = distance(reading, rules, end)
+        where = "with no mark behind it" if back == float("inf") else f"{back:.0f} positions back"
+        text = f"what request {base.record.n} stored ends here, {where}"
+        yield violation("V10", reading, reading.rendered[end - 1].path, text)
 
 
 def _unmarked_ends(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
@@ -197,40 +244,17 @@ def _unmarked_ends(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
         yield violation("V10", reading, rendered[answers[-1]].path, text)
 
 
-RULES: Mapping[str, Rule] = {
+_PAIRS: dict[str, Callable[[Reading, Reading], Iterator[Violation]]] = {
     "V1": tools_stay,
     "V2": prompt_stays,
     "V3": prefix_holds,
-    "V4": marks_are_legal,
-    "V5": names_are_known,
+}
+"""Rules between a request and the turn's request before it, on the same route."""
+
+_ALONE: dict[str, Callable[[Reading, CacheRules], Iterator[Violation]]] = {
     "V6": calls_are_answered,
     "V7": tail_stands,
-    "V9": compaction_lasts,
-    "V10": prefix_is_reached,
 }
-
-
-def _runs(readings: Sequence[Reading]) -> list[list[Reading]]:
-    """Return the readings of each conversation on each route, in order."""
-
-    def place(each: Reading) -> tuple[str, str]:
-        return each.record.session, each.record.route
-
-    return [list(run) for _, run in groupby(sorted(readings, key=place), place)]
-
-
-def _pairs(readings: Sequence[Reading]) -> Iterator[tuple[Reading, Reading]]:
-    """Return each request with the one it continues.
-
-    That is the turn's request before it: what a compaction asks for is no part of what follows.
-    """
-    for run in _runs(readings):
-        before: Reading | None = None
-        for reading in run:
-            if before is not None:
-                yield before, reading
-            if reading.record.purpose == "turn":
-                before = reading
 
 
 def _told(reading: Reading) -> tuple[str, str]:

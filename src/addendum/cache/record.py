@@ -219,13 +219,23 @@ def readings(
         ConfigurationError: Nothing takes a record's wire apart.
         ContentError: A body is not a JSON object.
     """
-    plain = [_read(record, deferred_outside) for record in records]
+    plain = [taken_apart(record, parse(record.body), deferred_outside) for record in records]
     hidden = _hidden(plain, count) if count is not None else {}
-    return tuple(_measured(each, count, hidden.get(_face(each))) for each in plain)
+    return tuple(measured(each, count, hidden.get(_face(each))) for each in plain)
 
 
-def _read(record: RequestRecord, deferred_outside: bool) -> Reading:
-    wire, body = wire_of(record), parse(record.body)
+def taken_apart(record: RequestRecord, body: Json, deferred_outside: bool = True) -> Reading:
+    """Take a record apart whose body is decoded already; its tokens are not measured.
+
+    Args:
+        record: The captured request.
+        body: What its body decodes to.
+        deferred_outside: As in `readings`.
+
+    Raises:
+        ConfigurationError: Nothing takes its wire apart.
+    """
+    wire = wire_of(record)
     segments = wire.segments(body, record.tail_text if record.tail == "moved" else None)
     rendered = tuple(
         each
@@ -263,7 +273,14 @@ def _hidden(plain: Sequence[Reading], count: Count) -> dict[tuple[str, str], int
     return {face: min(rests) for face, rests in found.items() if len(rests) == 1}
 
 
-def _measured(reading: Reading, count: Count | None, hidden: int | None) -> Reading:
+def measured(reading: Reading, count: Count | None = None, hidden: int | None = None) -> Reading:
+    """Return a reading with the tokens of its boundaries.
+
+    Args:
+        reading: A record taken apart.
+        count: The provider's own counting rule, if it is known.
+        hidden: Tokens in front that no segment shows; None if they are not known.
+    """
     prompt = reading.record.usage.prompt
     if prompt is None or not reading.rendered:
         return reading

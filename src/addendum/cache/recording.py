@@ -5,18 +5,19 @@
 
 It carries sync and async clients of httpx2, and of httpx. Bytes pass through as they are and when
 they come; a line is written when the answer has ended. Credentials are never written: of headers
-only those that say how a body is read, of an address neither user nor query.
+only those that say how a body is read, of an address neither user nor query, of a body nothing
+that has the form of a key.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 from msgspec import Raw
@@ -24,9 +25,13 @@ from msgspec import Raw
 from addendum import encoding
 from addendum.cache.capture import asks_model, wire_of
 from addendum.cache.reported import MAX_ANSWER, usage_in
+from addendum.cache.secrets import bare_address, redacted
 from addendum.errors import AddendumError
 from addendum.log.values import Usage
 from addendum.wire.segment import fields
+
+_PRIVATE = 0o600
+"""Whoever captures talks with a model captures what was said in them."""
 
 _KEPT = ("content-type", "anthropic-version", "anthropic-beta", "openai-beta")
 
@@ -118,7 +123,8 @@ class RecordingTransport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
         }
         data = encoding.encode({**line, **said}) + b"\n"
         # One write a line, so that several clients may share a file.
-        with self._lock, self._path.open("ab", buffering=0) as file:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        with self._lock, os.fdopen(os.open(self._path, flags, _PRIVATE), "ab", 0) as file:
             file.write(data)
 
 
@@ -135,13 +141,11 @@ def _begun(request: Any, body: bytes, now: float) -> dict[str, Any] | None:
         wire = wire_of(url, headers, fields(value))
     except AddendumError:
         return None
-    parts = urlsplit(url)
-    address = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     return {
         "wire": wire,
-        "url": address,
+        "url": bare_address(url),
         "headers": headers,
-        "body": Raw(_one_line(body)),
+        "body": Raw(_one_line(redacted(body))),
         "time": now,
     }
 

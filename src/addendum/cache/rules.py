@@ -186,10 +186,14 @@ def distance(reading: Reading, rules: CacheRules, end: int) -> float:
 
 
 def positions(rendered: Sequence[Segment], runs: Sequence[str]) -> list[int]:
-    """Return each segment's position: a run of the given types shares one."""
+    """Return each segment's position: a run of the given types shares one.
+
+    The head of a message is no position of its own.
+    """
     places: list[int] = []
     for at, each in enumerate(rendered):
-        shares = at > 0 and each.type in runs and rendered[at - 1].type == each.type
+        run = each.type in runs and at > 0 and rendered[at - 1].type == each.type
+        shares = at > 0 and (run or each.type == "message")
         places.append(places[-1] if shares else (places[-1] + 1 if places else 0))
     return places
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--route", metavar="R", help="provider:model[+FACT]; a session's last one if left.")
 @click.option("--mcp", metavar="FILE", help="MCP servers: .mcp.json or any mcpServers file.")
+@click.option("--resources", is_flag=True, help="Let the model read the servers' resources.")
 @click.option("--session", "session_id", metavar="ID", help="Go on with a session, or name one.")
 @click.option("--lab", "in_lab", is_flag=True, help="The lab answers: no key, no network.")
 @click.option("--base-url", metavar="URL", help="Another address for the route's provider.")
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 def chat(
     route: str | None,
     mcp: str | None,
+    resources: bool,
     session_id: str | None,
     in_lab: bool,
     base_url: str | None,
@@ -46,5 +48,6 @@ def chat(
 
     if in_lab and base_url is not None:
         raise click.UsageError("--lab and --base-url exclude each other")
-    code = run_chat(Wanted(route, mcp, session_id, in_lab, base_url, instructions, store, ask))
+    wanted = Wanted(route, mcp, session_id, in_lab, base_url, instructions, store, ask, resources)
+    code = run_chat(wanted)
     raise click.exceptions.Exit(code)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from addendum.agent.prompts import ServerPrompt
 from addendum.agent.session import Session
 from addendum.cli.chat_view import say
 from addendum.cli.switch_cost import switch_cost, told
@@ -25,6 +27,8 @@ HELP = """\
 /mcp on NAME      switch a server on, and say what that costs
 /mcp off NAME     switch it off, and say what that costs
 /tools            the tools that the model can call now
+/prompt           prompts that the MCP servers offer
+/prompt SERVER NAME [ARGUMENT=TEXT ...]   send one as your message
 /route [NAME]     the route; go on with another one
 /why              breaks of the cache prefix so far, and their reasons
 /quit             leave (Ctrl-D does too); Ctrl-C stops an answer
@@ -37,20 +41,36 @@ _NAME = 60
 _ERROR = 300
 
 
+def prompt_line(offered: ServerPrompt) -> str:
+    """Return one prompt as a line: server, name, arguments (in brackets if optional), what for."""
+    prompt = offered.prompt
+    taken = [each.name if each.required else f"[{each.name}]" for each in prompt.arguments]
+    shown = " ".join([offered.server, prompt.name, *taken])
+    return line(f"{shown}: {prompt.description}" if prompt.description else shown, _ERROR)
+
+
 class Commands:
     """The commands of one chat.
 
     Args:
         session: The session.
         resolve: Gives the route that a name means in this chat.
+        send: Sends a message and shows what comes back.
     """
 
-    def __init__(self, session: Session, resolve: Callable[[str], Route]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        resolve: Callable[[str], Route],
+        send: Callable[[str], Awaitable[None]],
+    ) -> None:
         self._session = session
         self._resolve = resolve
+        self._send = send
         self._table: dict[str, Callable[[str], Awaitable[None]]] = {
             "/mcp": self._mcp,
             "/tools": self._tools,
+            "/prompt": self._prompt,
             "/route": self._route,
             "/why": self._why,
             "/help": self._help,
@@ -103,6 +123,28 @@ class Commands:
         why = f" ({line(state.error, _ERROR)})" if state.error else ""
         tools = self._of_server(name)
         return f"{line(name, _NAME)}: {said}{why}; {_size(tools)}"
+
+    async def _prompt(self, rest: str) -> None:
+        prompts = self._session.prompts
+        try:
+            words = shlex.split(rest)
+        except ValueError:
+            say("a quotation mark has no end", error=True)
+            return
+        pairs = [word.partition("=") for word in words[2:]]
+        if not words:
+            found = await prompts.list()
+            for each in found:
+                say(prompt_line(each))
+            if not found:
+                say("no server that is on offers prompts")
+        elif len(words) == 1 or not all(equals for _, equals, _ in pairs):
+            say("write /prompt, or /prompt SERVER NAME ARGUMENT=TEXT ...", error=True)
+        else:
+            text = await prompts.text(words[0], words[1], {name: value for name, _, value in pairs})
+            for each in text.splitlines():
+                say(f"> {line(each, _ERROR)}", dim=True)
+            await self._send(text)
 
     def _of_server(self, name: str) -> list[ToolSchema]:
         entries = self._session.registry.snapshot().entries.values()

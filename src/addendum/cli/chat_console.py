@@ -107,7 +107,9 @@ class Console:
 
     def talk(self, room: Room) -> None:
         """Read lines and answer them until the person leaves."""
-        commands = Commands(room.session, room.resolve)
+        commands = Commands(
+            room.session, room.resolve, lambda said: show(room, room.session.stream(said))
+        )
         self._raises = False
         greet(room)
         self._load_history(room)

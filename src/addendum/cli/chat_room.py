@@ -19,8 +19,10 @@ from addendum.errors import ConfigurationError
 from addendum.log.events import RequestContext, SystemMessage
 from addendum.log.session_log import SessionLog
 from addendum.routes import Route, credentials, resolve
+from addendum.routes.probed import overlaid, read
 from addendum.tools.mcp_file import read_mcp_file
 from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.resources import RESOURCE_TOOLS
 
 MAX_INSTRUCTIONS = 1024 * 1024
 """Bytes that a file of instructions may have."""
@@ -37,12 +39,15 @@ class Wanted(Struct, frozen=True):
     instructions: str | None = None
     store: str | None = None
     ask: AskMode | None = None
+    resources: bool = False
 
     def again(self, session: str) -> str:
         """Return the command that goes on with a session."""
         parts = ["addendum", "chat", "--session", session]
         if self.lab:
             parts.append("--lab")
+        if self.resources:
+            parts.append("--resources")
         for option, value in (
             ("--mcp", self.mcp),
             ("--base-url", self.base_url),
@@ -99,13 +104,14 @@ async def opened(wanted: Wanted) -> AsyncGenerator[Room]:
         agent = Agent(
             route,
             instructions=text or "",
+            tools=RESOURCE_TOOLS if wanted.resources else (),
             mcp_servers=servers,
             pool=pool,
             approval=rules(wanted.ask or default_mode(route)),
         )
         session = await stack.enter_async_context(agent.open(session_id, store=wanted.store))
         if text is None:
-            session.instructions = _prompt_of(session.log)
+            session.instructions = prompt_of(session.log)
         yield Room(wanted, session, find)
 
 
@@ -133,7 +139,8 @@ async def _resolver(wanted: Wanted, first: str, stack: AsyncExitStack) -> Callab
 
     def find(name: str) -> Route:
         own = name.partition(":")[0] == provider
-        return resolve(name, base_url=wanted.base_url if own else None)
+        route = resolve(name, base_url=wanted.base_url if own else None)
+        return overlaid(route, read(route))
 
     return find
 
@@ -151,7 +158,7 @@ async def _last_route(wanted: Wanted) -> tuple[str, str]:
     raise ConfigurationError(f"session {row.id} was on no route yet; give --route")
 
 
-def _prompt_of(log: SessionLog) -> str:
+def prompt_of(log: SessionLog) -> str:
     """Return the static text that the session has, so that going on with it changes nothing."""
     for node in reversed(log.surface.nodes):
         if isinstance(node.data, SystemMessage) and not node.data.empty:

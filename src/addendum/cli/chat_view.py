@@ -24,6 +24,7 @@ from addendum.agent.results import (
     StreamEvent,
     TextPiece,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
 )
 from addendum.cache.cost import Cost
@@ -187,6 +188,9 @@ class TurnView:
                 self._stream(ReasoningPiece, text, "thinking: ", dim=True)
             case ToolStarted(name=name, arguments=arguments):
                 self._line(one_line(f"{name} {arguments}", "→ "))
+            case ToolProgress(name=name, progress=done, total=total, text=text):
+                how_far = f"{done:g}" if total is None else f"{done:g} of {total:g}"
+                self._line(one_line(f"{name}: {how_far} {text}".rstrip(), "… "))
             case ToolFinished(name=name, text=text, is_error=failed):
                 self._line(one_line(f"{name}{' failed' if failed else ''}: {text}", "← "))
             case Notice(text=text):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import Literal, TextIO
 from xml.sax.saxutils import escape, quoteattr
 
 import click
 from msgspec import structs
 
 from addendum.cache.examine import CAUSES, RULES, Examined, Finding
-from addendum.cli.terminal import line, print_json, style
+from addendum.cli.terminal import line, number, print_json, style
 from addendum.lab.checking import check_files
 
 _TEXT = 400
@@ -45,38 +47,53 @@ def check(
     """Check captured requests: does each one begin with what was sent before it?
 
     A CAPTURE is a file of JSON lines (bodies, or url, headers, body, usage), a HAR file, a
-    cassette of vcrpy, or what `addendum export` wrote. Of requests that are not addendum's own
-    every break is reported with its cause. Exit code 1 if something does not hold, 2 if a file
-    cannot be read.
+    cassette of vcrpy, what `addendum export` or `addendum record` wrote, or a session log of
+    Claude Code or Codex, which tells no more than what was counted. Of requests that are not
+    addendum's own every break is reported with its cause. Exit code 1 if something does not hold,
+    2 if a file cannot be read.
     """
-    done = check_files(captures, allow)
-    if as_json or form == "json":
-        print_json(
-            {
-                "holds": not done.findings,
-                "requests": len(done.records),
-                "conversations": done.conversations,
-                "findings": [structs.asdict(each) for each in done.findings],
-            }
-        )
-    elif form == "junit":
-        click.echo("\n".join(_junit(done)))
-    elif form == "github":
-        click.echo("\n".join([*map(_github, done.findings), _summary(done)]))
+    if form == "junit" and not as_json:
+        # One line a request, and there may be millions: they wait on the disk.
+        with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as tests:
+            done = check_files(captures, allow, _noting(tests))
+            tests.seek(0)
+            for each in _junit(done, tests):
+                click.echo(each)
     else:
-        told = [style(_plain(each), fg="red") for each in done.findings]
-        click.echo("\n".join([*told, _summary(done)]))
+        done = check_files(captures, allow)
+        if as_json or form == "json":
+            print_json(
+                {
+                    "holds": not done.findings,
+                    "requests": done.requests,
+                    "conversations": done.conversations,
+                    "findings": [structs.asdict(each) for each in done.findings],
+                    "more": done.more,
+                    "notes": done.notes,
+                }
+            )
+        else:
+            told = map(_github, done.findings) if form == "github" else map(_red, done.findings)
+            click.echo("\n".join([*told, *_end(done)]))
     if done.findings:
         raise click.exceptions.Exit(1)
 
 
-def _summary(done: Examined) -> str:
-    requests, talks = len(done.records), done.conversations
-    return (
-        f"{requests} request{'' if requests == 1 else 's'} in {talks} "
+def _end(done: Examined) -> Iterator[str]:
+    if done.more:
+        yield f"and {number(done.more)} more"
+    for note in done.notes:
+        yield line(f"note: {note}", _TEXT)
+    requests, talks, count = done.requests, done.conversations, len(done.findings) + done.more
+    yield (
+        f"{number(requests)} request{'' if requests == 1 else 's'} in {number(talks)} "
         f"conversation{'' if talks == 1 else 's'}: "
-        + ("all rules hold" if not done.findings else f"{len(done.findings)} findings")
+        + (f"{number(count)} finding{'' if count == 1 else 's'}" if count else "all rules hold")
     )
+
+
+def _red(finding: Finding) -> str:
+    return style(_plain(finding), fg="red")
 
 
 def _said(finding: Finding) -> str:
@@ -103,23 +120,34 @@ def _property(text: str) -> str:
     return clean.replace(":", "%3A").replace(",", "%2C")
 
 
-def _junit(done: Examined) -> Iterator[str]:
-    """Yield a report of one test a request."""
-    failed = len({each.n for each in done.findings})
+def _noting(tests: TextIO) -> Callable[[int, str, str], None]:
+    def note(n: int, where: str, session: str) -> None:
+        tests.write(f"{line(where, _TEXT)}\t{line(session, _TEXT)}\n")
+
+    return note
+
+
+def _junit(done: Examined, tests: TextIO) -> Iterator[str]:
+    """Yield a report of one test a request.
+
+    Args:
+        done: What was found.
+        tests: Where each request was read from, and its conversation: a line each.
+    """
+    own = {n: list(each) for n, each in groupby(done.findings, key=lambda each: each.n)}
     yield '<?xml version="1.0" encoding="UTF-8"?>'
     yield (
-        f'<testsuites><testsuite name="addendum check" tests="{len(done.records)}" '
-        f'failures="{failed}" errors="0">'
+        f'<testsuites><testsuite name="addendum check" tests="{done.requests}" '
+        f'failures="{len(own)}" errors="0">'
     )
-    for record, where in zip(done.records, done.where, strict=True):
-        own = [each for each in done.findings if each.n == record.n]
-        name = quoteattr(line(where, _TEXT))
-        suite = quoteattr(line(record.session, _TEXT))
-        if not own:
-            yield f"<testcase classname={suite} name={name}/>"
+    for n, test in enumerate(tests, 1):
+        where, _, session = test.rstrip("\n").partition("\t")
+        names = f"classname={quoteattr(session)} name={quoteattr(where)}"
+        broken = own.get(n)
+        if broken is None:
+            yield f"<testcase {names}/>"
             continue
-        message = quoteattr(_said(own[0]))
-        yield f"<testcase classname={suite} name={name}><failure message={message}>"
-        yield "\n".join(escape(_said(each)) for each in own)
+        yield f"<testcase {names}><failure message={quoteattr(_said(broken[0]))}>"
+        yield "\n".join(escape(_said(each)) for each in broken)
         yield "</failure></testcase>"
     yield "</testsuite></testsuites>"

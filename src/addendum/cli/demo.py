@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ import click
 from addendum.cli.live import asked_for_live, live_options, run_live
 from addendum.cli.run import problems
 from addendum.cli.terminal import json_option, line, number, percent, print_json, run_async, style
+from addendum.errors import ConfigurationError
 from addendum.routes import resolve
 
 if TYPE_CHECKING:
@@ -22,9 +24,14 @@ ROUTES = (
     "anthropic:claude-sonnet-4-6",
     "deepseek:deepseek-flash",
     "openai:gpt-6.1-sol",
+    "openai:gpt-4.1",
+    "moonshot:kimi-k3",
     "openai-chat:gpt-4.1",
+    "bedrock:anthropic.claude-sonnet-4-6",
+    "gemini:gemini-4-argon",
 )
-"""Routes that are shown unless others are asked for: each way of telling a change is there."""
+"""Routes that are shown unless others are asked for: each wire, and each way of telling a change
+on it."""
 
 SCENARIO = "g2"
 """The scenario that is played unless another is asked for."""
@@ -44,10 +51,21 @@ undecl.   misses without a reason that was logged before the request was sent"""
 )
 @click.option("--route", "routes", multiple=True, metavar="R", help="A route; may be repeated.")
 @click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="A scenario variable.")
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.html",
+    help="Write a page with charts as well: one file, nothing is fetched.",
+)
 @live_options
 @json_option
 def demo(
-    scenario: str, routes: tuple[str, ...], values: tuple[str, ...], as_json: bool, **live: Any
+    scenario: str,
+    routes: tuple[str, ...],
+    values: tuple[str, ...],
+    report: Path | None,
+    as_json: bool,
+    **live: Any,
 ) -> None:
     """Play a scenario in the lab on each route, beside writing the tool list anew.
 
@@ -65,6 +83,8 @@ def demo(
     from addendum.lab.places import given_values
     from addendum.lab.scenario_file import find
 
+    if report is not None and not report.absolute().parent.is_dir():
+        raise ConfigurationError(f"there is no folder {report.parent}; make it first")
     found = find(scenario, given_values(values))
     for route in routes:
         resolve(route, environ={})  # a wrong name is told before anything is printed
@@ -81,6 +101,12 @@ def demo(
         print_json({"runs": [each.json() for pair in runs for each in pair], **said})
     else:
         click.echo(table_end(runs))
+    if report is not None:
+        from addendum.lab.report_page import page
+
+        report.write_text(page(runs, why), "utf-8")
+        if not as_json:
+            click.echo(f"written: {report}")
     if not all(each.holds for pair in runs for each in pair):
         raise click.exceptions.Exit(1)
 

@@ -1,4 +1,4 @@
-"""`addendum export`: a session's requests as a file that others read."""
+"""`addendum export`: a session's requests, or the whole of it, as a file that others read."""
 
 from __future__ import annotations
 
@@ -11,33 +11,55 @@ from addendum.cache.export import Outgoing, har, json_lines, json_text
 from addendum.cli.stored import read_log
 from addendum.cli.terminal import run_async, store_option
 from addendum.errors import ConfigurationError
+from addendum.log.session_log import SessionLog
 
 
 @click.command()
 @click.argument("session", metavar="ID")
+@click.option("--jsonl", "form", flag_value="jsonl", default=True, help="JSON lines (the default).")
+@click.option("--json", "form", flag_value="json", help="One JSON object.")
+@click.option("--har", "form", flag_value="har", help="An HTTP archive.")
+@click.option("--html", "form", flag_value="html", help="One page to read, with the conversation.")
+@click.option("--unredacted", is_flag=True, help="In the page, keep what looks like a credential.")
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(("json", "jsonl", "har")),
-    default="jsonl",
+    "--language",
+    type=click.Choice(("en", "zh")),
+    default="en",
     show_default=True,
-    help="The file's form; all hold the same.",
+    help="Language of the page.",
 )
 @store_option
-def export(session: str, form: Literal["json", "jsonl", "har"], store: str | None) -> None:
-    """Write a session's requests to stdout, as they were sent, with what each one cost.
+def export(
+    session: str,
+    form: Literal["json", "jsonl", "har", "html"],
+    unredacted: bool,
+    language: str,
+    store: str | None,
+) -> None:
+    """Write a session to stdout: its requests as they were sent, or a page that shows all of it.
 
-    Credentials are no part of it. `addendum check` reads every form.
+    `addendum check` reads JSON lines, JSON and HAR. Credentials of the route are no part of any.
     """
     _, log = run_async(read_log, store, session)
-    requests = [_outgoing(each) for each in replay(log)]
-    if not requests:
-        raise ConfigurationError(f"session {log.session} has sent no request yet; nothing to write")
+    if form == "html":
+        from addendum.viewer.export import html
+        from addendum.viewer.words import words
+
+        click.echo(html(log, words(language), redact=not unredacted))
+        return
+    requests = _requests(log)
     if form == "jsonl":
         for each in json_lines(requests):
             click.echo(each)
     else:
         click.echo(json_text(log.session, requests) if form == "json" else har(requests))
+
+
+def _requests(log: SessionLog) -> list[Outgoing]:
+    found = [_outgoing(each) for each in replay(log)]
+    if not found:
+        raise ConfigurationError(f"session {log.session} has sent no request yet; nothing to write")
+    return found
 
 
 def _outgoing(request: Replayed) -> Outgoing:

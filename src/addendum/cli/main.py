@@ -24,18 +24,24 @@ COMMANDS = {
     "lab": ("addendum.cli.lab", "Serve the lab's providers on this machine."),
     "routes": ("addendum.cli.routes", "List what is known of routes, with its source."),
     "chat": ("addendum.cli.chat", "Chat in the terminal; switch MCP servers on and off."),
+    "serve": ("addendum.cli.serve", "Serve the web page: Chat and Trajectory."),
     "sessions": ("addendum.cli.sessions", "List the sessions of a store."),
     "show": ("addendum.cli.show", "Show a session's log."),
     "tools": ("addendum.cli.tools", "Say which tools a session could call; pin server tools."),
     "why": ("addendum.cli.why", "Say why requests read less from the cache than expected."),
     "diff": ("addendum.cli.diff", "Compare two requests of a session, segment by segment."),
     "check": ("addendum.cli.check", "Check captured requests, addendum's or anybody's."),
+    "record": ("addendum.cli.record", "Run a program and write down its requests to models."),
     "export": ("addendum.cli.export", "Write a session's requests as JSON lines, JSON or HAR."),
 }
 """Module and short help of each command. The short help stands here so that `--help` imports no
 command."""
 
 _EXTRAS = {
+    "jinja2": "viewer",
+    "markupsafe": "viewer",
+    "markdown_it": "viewer",
+    "nh3": "viewer",
     "yaml": "lab",
     "starlette": "lab",
     "uvicorn": "lab",
@@ -99,7 +105,7 @@ class Commands(click.Group):
                 raise
             code = _fail(f'this needs {error.name}; pip install "addendum[{extra_name}]"')
         except Exception as error:
-            code = _fail(_fault(error))
+            code = _fail(fault(error))
         sys.exit(code or 0)
 
 
@@ -108,7 +114,7 @@ def _fail(message: str) -> int:
     return 2
 
 
-def _fault(error: Exception) -> str:
+def fault(error: Exception) -> str:
     """Return what is said of an error that should not have happened."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""

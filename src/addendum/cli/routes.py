@@ -1,4 +1,4 @@
-"""`addendum routes`: what is known of routes, with its source."""
+"""`addendum routes`: what is known of routes, with its source; and the way to find out more."""
 
 from __future__ import annotations
 
@@ -6,14 +6,37 @@ from typing import Any
 
 import click
 
+from addendum.cli.probe import probe
 from addendum.cli.terminal import json_option, line, print_json, table, wrapped
 from addendum.routes import describe
 
 
-@click.command()
+class ListOrProbe(click.Group):
+    """A group whose arguments are those of `list` unless they begin with `probe`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the command in front where it is left out."""
+        if args[:1] not in (["list"], ["probe"], ["-h"], ["--help"]):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=ListOrProbe)
+def routes() -> None:
+    """List routes and what their models can be told, or probe one.
+
+    `addendum routes [NAME] [--json]` lists; NAME is a provider or a route. `addendum routes probe
+    ROUTE` asks its endpoint.
+    """
+
+
+routes.add_command(probe)
+
+
+@routes.command("list")
 @click.argument("name", required=False)
 @json_option
-def routes(name: str | None, as_json: bool) -> None:
+def list_routes(name: str | None, as_json: bool) -> None:
     """List routes and what their models can be told; NAME is a provider or a route."""
     found = describe(name)
     if as_json:

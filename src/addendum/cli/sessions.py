@@ -1,11 +1,14 @@
-"""`addendum sessions`: what a store holds."""
+"""`addendum sessions`: what a store holds, and what it cost."""
 
 from __future__ import annotations
 
 import click
 from msgspec import structs
 
-from addendum.cli.stored import all_rows
+from addendum.agent.replay import known_route
+from addendum.cache.spent import Totals, spent, totals
+from addendum.cli.costs import dollars, short, total_fields
+from addendum.cli.stored import all_rows, delete, reading
 from addendum.cli.terminal import (
     json_option,
     line,
@@ -15,23 +18,97 @@ from addendum.cli.terminal import (
     store_option,
     table,
     when,
+    width,
 )
+from addendum.errors import AddendumError
+from addendum.log import codec
+from addendum.log.store import SessionRow
+
+_COUNTED = ("request/", "assistant/", "compaction/", "session/end-seed")
+"""Kinds of events that say what requests cost; the others need not be decoded."""
+
+_ROOMY = 100
+"""Columns from which on the time of day is shown."""
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @store_option
 @json_option
-def sessions(store: str | None, as_json: bool) -> None:
-    """List the sessions of a store, the one that was used last first."""
-    rows = run_async(all_rows, store)
+@click.pass_context
+def sessions(ctx: click.Context, store: str | None, as_json: bool) -> None:
+    """List the sessions of a store with their cost, the one that was used last first."""
+    if ctx.invoked_subcommand is not None:
+        ctx.obj = store
+        return
+    rows = run_async(_counted, store)
     if as_json:
-        print_json({"sessions": [structs.asdict(row) for row in rows]})
+        print_json({"sessions": [structs.asdict(row) | _fields(sums) for row, sums in rows]})
     elif not rows:
         click.echo("no sessions yet")
     else:
+        wide = width()
+        # The time of day stands where there is room for it.
+        until = 16 if wide >= _ROOMY else 10
+        heads = ("session", "used", "prompt", "read", "wrote", "out", "cost", "saved", "rebind*")
         cells = [
-            [line(row.id, 32), when(row.updated), number(row.events), line(row.parent or "", 20)]
-            for row in rows
+            [line(row.id, max(18, min(32, wide - 65))), when(row.updated)[5:until], *_cells(sums)]
+            for row, sums in rows
         ]
-        heads = ("session", "last used (UTC)", "events", "forked from")
-        click.echo(table(heads, cells, right=(2,)))
+        click.echo(table(heads, cells, right=(2, 3, 4, 5, 6, 7, 8)))
+        click.echo("* an estimate of what rebinding the tools would have cost more")
+
+
+@sessions.command("delete")
+@click.argument("session", metavar="ID")
+@store_option
+@click.pass_context
+def delete_session(ctx: click.Context, session: str, store: str | None) -> None:
+    """Delete a session with all of its events; there is no way back.
+
+    ID is the session's id, or as much of its beginning as no other has. Forks of it stay: they
+    have copies of what they share.
+    """
+    row = run_async(delete, store or ctx.obj, session)
+    click.echo(f"deleted session {line(row.id, 60)} with {number(row.events)} events")
+
+
+async def _counted(url: str | None) -> list[tuple[SessionRow, Totals | None]]:
+    """Return all sessions with their sums; None for one that this release cannot read."""
+    rows = await all_rows(url)
+    if not rows:
+        return []
+    async with reading(url) as store:
+        return [(row, _sums(await store.read(row.id))) for row in rows]
+
+
+def _sums(stored: list[bytes]) -> Totals | None:
+    try:
+        events = [codec.decode_event(raw) for raw in stored if _counts(raw)]
+    except AddendumError:
+        return None
+    return totals(each for each in spent(events, known_route) if not each.inherited)
+
+
+def _counts(raw: bytes) -> bool:
+    """Say whether a stored event is about a request; its type stands in front of its content."""
+    _, found, rest = raw.partition(b'"data":{"type":"')
+    return not found or rest[:40].decode(errors="replace").startswith(_COUNTED)
+
+
+def _fields(sums: Totals | None) -> dict[str, object]:
+    return {"totals": None if sums is None else total_fields(sums)}
+
+
+def _cells(sums: Totals | None) -> list[str]:
+    if sums is None:
+        return ["-"] * 7
+    cost = sums.cost
+    return [
+        short(sums.prompt),
+        short(sums.cache_read),
+        short(sums.cache_write),
+        short(sums.output),
+        dollars(None if cost is None else cost.amount),
+        dollars(None if cost is None else cost.saved),
+        dollars(sums.rebinding),
+    ]

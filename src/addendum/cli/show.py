@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import click
 from msgspec import Raw
 
-from addendum.cli.stored import read_log
+from addendum.agent.replay import known_route
+from addendum.cache.spent import Spent, spent, totals
+from addendum.cli.chat_view import money
+from addendum.cli.costs import dead_weights, request_fields, total_fields, total_lines
+from addendum.cli.stored import followed, read_log
 from addendum.cli.terminal import (
     json_option,
     line,
@@ -20,11 +26,12 @@ from addendum.cli.terminal import (
     width,
 )
 from addendum.log import codec
-from addendum.log.approvals import AddedContext, ApprovalAsked, ApprovalDecided
+from addendum.log.approvals import AddedContext, ApprovalAsked, ApprovalDecided, ToolRedefined
 from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
     CacheBreak,
+    CompactionFailed,
     CompactionSummary,
     EndSeed,
     Event,
@@ -43,6 +50,7 @@ from addendum.log.events import (
     UserMessage,
 )
 from addendum.log.session_log import SessionLog
+from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import ToolSchema, Usage
 
 _NAMES = 20
@@ -51,33 +59,68 @@ _NAMES = 20
 
 @click.command()
 @click.argument("session", metavar="ID")
+@click.option("--follow", is_flag=True, help="Go on with what another process adds, until Ctrl-C.")
 @store_option
 @json_option
-def show(session: str, store: str | None, as_json: bool) -> None:
+def show(session: str, follow: bool, store: str | None, as_json: bool) -> None:
     """Show a session's log: its turns, its requests with figures, its changes of tools.
 
-    ID is the session's id, or as much of its beginning as no other has.
+    ID is the session's id, or as much of its beginning as no other has. With --follow and --json
+    each event is one line.
     """
+    if follow:
+        run_async(_follow, store, session, as_json)
+        return
     row, log = run_async(read_log, store, session)
+    counted = spent(log.events, known_route)
+    own = totals(each for each in counted if not each.inherited)
+    dead = dead_weights(log)
     if as_json:
         events = [Raw(codec.encode_event(event)) for event in log.events]
+        costs = {each.seq: request_fields(each, dead.get(each.seq)) for each in counted}
         print_json(
             {
                 "session": log.session,
                 "parent": row.parent,
                 "turns": log.turns,
-                "requests": requests(log),
+                "requests": [each | costs[each["seq"]] for each in requests(log)],
+                "totals": total_fields(own),
                 "events": events,
             }
         )
         return
     wide = width()
     click.echo(style(line(f"session {log.session}: {log.turns} turns", wide), bold=True))
-    for seq, what, text in lines(log):
-        if what == "turn":
-            click.echo(style(line(f"turn {text}", wide), bold=True))
-        else:
-            click.echo(f"{seq:>6}  {what:8}  {line(text, wide - 18)}")
+    teller = Teller(Figures(counted, dead))
+    for event in log.events:
+        for told in teller.take(event):
+            _print(told, wide)
+    for text in total_lines(own):
+        click.echo(line(text, wide))
+
+
+async def _follow(store: str | None, session: str, as_json: bool) -> None:
+    teller, wide, seen = Teller(), width(), 0
+    async with aclosing(followed(store, session)) as logs:
+        async for log in logs:
+            if not seen and not as_json:
+                click.echo(style(line(f"session {log.session}", wide), bold=True))
+            for event in log.events[seen:]:
+                if as_json:
+                    click.echo(codec.encode_event(event).decode())
+                else:
+                    for told in teller.take(event):
+                        _print(told, wide)
+            seen = len(log.events)
+            sys.stdout.flush()
+
+
+def _print(told: tuple[int, str, str], wide: int) -> None:
+    seq, what, text = told
+    if what == "turn":
+        click.echo(style(line(f"turn {text}", wide), bold=True))
+    else:
+        click.echo(f"{seq:>6}  {what:8}  {line(text, wide - 18)}")
 
 
 def requests(log: SessionLog) -> list[dict[str, Any]]:
@@ -108,7 +151,7 @@ def requests(log: SessionLog) -> list[dict[str, Any]]:
                 }
             )
             breaks = []
-        elif isinstance(data, AssistantMessage | CompactionSummary) and found:
+        elif isinstance(data, AssistantMessage | CompactionSummary | CompactionFailed) and found:
             if isinstance(data, AssistantMessage) or data.route is not None:
                 usage = data.usage
                 found[-1] |= {
@@ -121,21 +164,57 @@ def requests(log: SessionLog) -> list[dict[str, Any]]:
     return found
 
 
-def lines(log: SessionLog) -> Iterator[tuple[int, str, str]]:
-    """Return what a log says, a line each: seq, a word for what it is, and text."""
-    tools: dict[str, ToolSchema] = {}
-    number_of = 0
-    for event in log.events:
+class Figures:
+    """What is known of requests beside their answers.
+
+    Args:
+        counted: What they cost.
+        dead: Their dead weight, by event.
+    """
+
+    def __init__(self, counted: Sequence[Spent], dead: Mapping[int, int | None]) -> None:
+        self._counted = {each.seq: each for each in counted}
+        self._dead = dead
+
+    def told(self, seq: int) -> str:
+        """Return what a request cost, in words; nothing where nothing is known of it."""
+        found, dead = self._counted.get(seq), self._dead.get(seq)
+        parts: list[str] = []
+        if found is not None and found.cost is not None:
+            parts.append(f"{money(found.cost.amount)}, saved {money(found.cost.saved)}")
+        if found is not None and found.rebinding_cost:
+            parts.append(f"rebinding about {money(found.rebinding_cost)} more")
+        if dead:
+            parts.append(f"dead weight about {number(dead)}")
+        return ", ".join(parts)
+
+
+class Teller:
+    """Tells a log event by event: seq, a word for what it is, and text.
+
+    Args:
+        figures: What requests cost, where that is known already.
+    """
+
+    def __init__(self, figures: Figures | None = None) -> None:
+        self._figures = figures
+        self._tools: dict[str, ToolSchema] = {}
+        self._number = 0
+        self._sent = -1
+
+    def take(self, event: Event) -> Iterator[tuple[int, str, str]]:
+        """Return what the next event says, a line each."""
         data, seq = event.data, event.seq
         if isinstance(data, RequestSent):
-            number_of = data.number
+            self._number, self._sent = data.number, seq
         elif isinstance(data, RequestHeader):
             after = {tool.name: tool for tool in data.header.tools}
             first = data.reason == "initial" or data.head
-            yield from ((seq, "head" if first else "tools", each) for each in _moved(tools, after))
-            tools = after
+            word = "head" if first else "tools"
+            yield from ((seq, word, each) for each in _moved(self._tools, after))
+            self._tools = after
         elif isinstance(data, AssistantMessage):
-            yield seq, "request", _figures(number_of, data.route, data.usage)
+            yield from self._request(seq, data.route, data.usage)
             if data.reasoning:
                 yield seq, "thinks", data.reasoning
             for call in data.calls:
@@ -143,12 +222,20 @@ def lines(log: SessionLog) -> Iterator[tuple[int, str, str]]:
                 yield seq, "call", f"{call.name} {call.arguments}{through}"
             if data.text:
                 yield seq, "model", data.text
-        elif isinstance(data, CompactionSummary):
+        elif isinstance(data, CompactionSummary | CompactionFailed):
             if data.route is not None:
-                yield seq, "request", _figures(number_of, data.route, data.usage)
-            yield seq, "summary", data.text
+                yield from self._request(seq, data.route, data.usage)
+            if isinstance(data, CompactionSummary):
+                yield seq, "summary", data.text
+            else:
+                yield seq, "failed", f"no compaction: {data.reason}"
         else:
             yield from ((seq, what, text) for what, text in _plain(event))
+
+    def _request(self, seq: int, route: str, usage: Usage) -> Iterator[tuple[int, str, str]]:
+        yield seq, "request", _figures(self._number, route, usage)
+        if self._figures is not None and (told := self._figures.told(self._sent)):
+            yield seq, "cost", told
 
 
 def _plain(event: Event) -> Iterator[tuple[str, str]]:
@@ -188,6 +275,12 @@ def _plain(event: Event) -> Iterator[tuple[str, str]]:
         case ApprovalDecided(decisions=decisions):
             for each in decisions:
                 yield "decide", f"{each.kind} {each.arguments or each.text}".rstrip()
+        case ToolRedefined() as found:
+            yield "anew", f"{found.name} {found.old[:8]} to {found.new[:8]}: {found.action}"
+        case SubagentStarted(session=child):
+            yield "child", f"session {child}"
+        case SubagentEnded(session=child, requests=requests, usage=usage):
+            yield "child", f"session {child} ended, {number(requests)} requests: {_cost(usage)}"
         case AddedContext(source=source, text=text):
             yield "context", f"behind {source}: {text}"
         case AssistantAttempt(error=error):
@@ -195,12 +288,18 @@ def _plain(event: Event) -> Iterator[tuple[str, str]]:
         case RouteDowngrade() as downgrade:
             names = ", ".join(downgrade.rejected)
             yield "refused", f"{downgrade.route} refuses {names}; on by {downgrade.projection}"
-        case Rewind(to_turn=turn):
-            yield "rewind", f"to before turn {turn}"
+        case Rewind(to_turn=turn, reason=reason):
+            said = "" if reason == "rewind" else f", to {reason}"
+            yield "rewind", f"to before turn {turn}{said}"
         case EndSeed(parent=parent, inherited=inherited):
             yield "fork", f"of {parent}, with its first {number(inherited)} events"
         case _:
             pass
+
+
+def _cost(usage: Usage) -> str:
+    known = ((usage.prompt, "in"), (usage.cache_read, "read"), (usage.output, "out"))
+    return ", ".join(f"{'?' if size is None else number(size)} {word}" for size, word in known)
 
 
 def _moved(before: dict[str, ToolSchema], after: dict[str, ToolSchema]) -> Iterator[str]:

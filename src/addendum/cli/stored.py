@@ -10,6 +10,7 @@ from addendum.log.session_log import SessionLog
 from addendum.log.store import SessionRow, Store
 from addendum.stores import DEFAULT_URL, open_store
 from addendum.stores.sqlite import PREFIX, path_of
+from addendum.stores.tail import tail
 
 _SHOWN = 5
 """How many ids are named where a prefix fits several."""
@@ -47,6 +48,42 @@ async def all_rows(url: str | None) -> list[SessionRow]:
         return []
     async with reading(url) as store:
         return await store.sessions()
+
+
+async def delete(url: str | None, beginning: str) -> SessionRow:
+    """Delete the one session whose id is, or begins with, a text; return what it was.
+
+    Args:
+        url: The store; the user's own if None.
+        beginning: The id, or as much of it as no other has.
+
+    Raises:
+        SessionMissing: There is none.
+        SessionBusy: Somebody has it open.
+        ConfigurationError: There are several, or no store.
+    """
+    async with reading(url) as store:
+        row = _chosen(await store.sessions(), beginning)
+        await store.delete(await store.acquire(row.id, create=False))
+        return row
+
+
+async def followed(url: str | None, beginning: str) -> AsyncGenerator[SessionLog]:
+    """Yield the log of a session, and again each time it has grown; it never ends by itself.
+
+    Args:
+        url: The store; the user's own if None.
+        beginning: The id, or as much of it as no other has.
+
+    Raises:
+        SessionMissing: There is none, or it was deleted meanwhile.
+        ConfigurationError: There are several, or no store.
+    """
+    async with reading(url) as store:
+        log = SessionLog(_chosen(await store.sessions(), beginning).id)
+        async for events in tail(store, log.session):
+            log.extend(events)
+            yield log
 
 
 async def read_log(url: str | None, beginning: str) -> tuple[SessionRow, SessionLog]:

@@ -15,11 +15,12 @@ from msgspec import Struct
 from addendum.agent.preview import upcoming_breaks
 from addendum.agent.session import Session
 from addendum.cache.cost import again as price_again
+from addendum.cache.cost import left_in_cache
 from addendum.cli.chat_view import money
 from addendum.cli.terminal import number
 from addendum.log.events import AssistantMessage, CacheBreak, RequestHeader
 from addendum.log.values import ToolSchema, Usage
-from addendum.routes import CacheRules
+from addendum.tools.registry import Snapshot
 
 _LIFETIMES = {"5m": 300, "1h": 3600}
 
@@ -59,11 +60,12 @@ class _Answered(Struct, frozen=True):
     usage: Usage
 
 
-def switch_cost(session: Session) -> SwitchCost:
+def switch_cost(session: Session, snapshot: Snapshot | None = None) -> SwitchCost:
     """Return what the switches since the last request cost at the next one.
 
     Args:
         session: An open session in which no turn runs; what has settled is taken as active.
+        snapshot: What would be active after a switch that nobody has made yet.
     """
     route, now = session.route, session.agent.clock()
     answered = _answered(session)
@@ -72,12 +74,13 @@ def switch_cost(session: Session) -> SwitchCost:
         return SwitchCost(0, 0, 0, False, 0, nothing, nothing, (), "nothing was sent here yet")
     last = answered[-1]
     held, estimated, note = _held(session, last, now)
-    breaks = upcoming_breaks(session)
+    breaks = upcoming_breaks(session, snapshot)
     again = None
     if held is not None:
         kept = min((_kept(session, answered, each, held) for each in breaks), default=held)
         again = held - kept
-    rebinding = None if held is None else _rebinding(session, answered, held, now)
+    active = (snapshot or session.registry.snapshot()).active
+    rebinding = None if held is None else _rebinding(session, answered, held, now, active)
     prompt = last.usage.prompt
 
     def dollars(tokens: int | None) -> Decimal | None:
@@ -161,36 +164,6 @@ def _held(session: Session, last: _Answered, now: float) -> tuple[int | None, bo
     return tokens, estimated, ""
 
 
-def left_in_cache(usage: Usage, rules: CacheRules) -> tuple[int | None, bool]:
-    """Return the tokens that a request left in the cache, and whether that is an estimate.
-
-    Args:
-        usage: What the provider reported of it.
-        rules: How its route caches.
-
-    Returns:
-        The tokens, or None if they are not known.
-    """
-    prompt, read, written = usage.prompt, usage.cache_read, usage.cache_write
-    if prompt is None:
-        return None, False
-    match rules.kind:
-        case "marks" | "boundaries":
-            # Both are billed, so they are the stored part to the token.
-            if read is not None and written is not None:
-                return read + written, False
-            return (prompt if prompt >= rules.minimum else 0), True
-        case "steps":
-            return (prompt // rules.step * rules.step if prompt >= rules.minimum else 0), True
-        case "units":
-            # The end of an output is the end of a unit too.
-            whole = prompt + (usage.output or 0)
-            return (whole if whole >= rules.minimum else 0), usage.output is None
-        case "none":
-            # Whoever reports reads has a cache; how it works is not known.
-            return (None if read is None else prompt), True
-
-
 def _kept(session: Session, answered: Sequence[_Answered], found: CacheBreak, held: int) -> int:
     """Return the tokens in front of a break that the next request still reads.
 
@@ -207,9 +180,15 @@ def _kept(session: Session, answered: Sequence[_Answered], found: CacheBreak, he
     return 0
 
 
-def _rebinding(session: Session, answered: Sequence[_Answered], held: int, now: float) -> int:
+def _rebinding(
+    session: Session,
+    answered: Sequence[_Answered],
+    held: int,
+    now: float,
+    tools: Sequence[ToolSchema],
+) -> int:
     """Return the tokens that are read again where the tool list is written anew."""
-    active = [tool.identity() for tool in session.registry.snapshot().active]
+    active = [tool.identity() for tool in tools]
     lifetime = _lifetime(session)
     for each in reversed(answered):
         if lifetime and now - each.at > lifetime:

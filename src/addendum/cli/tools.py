@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from msgspec import Struct, structs
 
+from addendum.cache.compare import BYTES_A_TOKEN
 from addendum.cli.stored import read_log
 from addendum.cli.terminal import (
     json_option,
@@ -17,12 +19,22 @@ from addendum.cli.terminal import (
     run_async,
     store_option,
     table,
+    wrapped,
 )
+from addendum.encoding import encode
 from addendum.errors import ConfigurationError
-from addendum.log.events import RequestHeader, ToolCall, ToolPolicy, TurnStart
+from addendum.log.events import (
+    CompactionSummary,
+    RequestContext,
+    RequestHeader,
+    ToolCall,
+    ToolPolicy,
+    TurnStart,
+)
 from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolSchema
 
+_MONEY = ("cost", "rebinding_cost")
 _PATIENCE = 60.0
 """Seconds that a server may take to list its tools."""
 
@@ -32,12 +44,15 @@ class ToolState(Struct, frozen=True):
 
     Attributes:
         name: Its name.
-        state: `active` (bound in the head), `deferred` (active, but not bound there), `disabled`
-            (bound and refused) or `removed`.
+        state: `active` (the model calls it by its name), `deferred` (it can be called, but was
+            not told in full: it is flagged so, or stands behind `call_tool` on a dispatch route),
+            `disabled` (refused) or `removed`.
         server: The server it comes from, by its name's beginning; None for a function tool.
         since_seq: The header from which on it is in this state.
         since_turn: That header's turn.
         calls: How often it was started so far.
+        weight: Tokens of its definition, estimated by bytes; 0 where none is sent. What was
+            told in the history stays there, also when the tool was removed.
     """
 
     name: str
@@ -46,6 +61,12 @@ class ToolState(Struct, frozen=True):
     since_seq: int
     since_turn: int
     calls: int
+    weight: int
+
+    @property
+    def dead(self) -> bool:
+        """Whether its definition is sent and cannot be used, or was not so far."""
+        return self.weight > 0 and (self.state == "removed" or not self.calls)
 
 
 class _ById(click.Group):
@@ -61,10 +82,14 @@ class _ById(click.Group):
 
 
 @click.group(
-    cls=_ById, options_metavar="ID [--at SEQ] [--store URL] [--json]", no_args_is_help=True
+    cls=_ById,
+    options_metavar="ID [--at SEQ | --what-if SWITCH [--route R]] [--store URL] [--json]",
+    no_args_is_help=True,
 )
 def tools() -> None:
     """Say which tools a session could call, now or at SEQ: active, deferred, disabled, removed.
+
+    --what-if enable:SERVER or disable:SERVER says what that switch would cost, before it is made.
 
     `addendum tools pin [FILE]` takes the present lists of MCP servers as their pins.
     """
@@ -73,39 +98,82 @@ def tools() -> None:
 @tools.command("of", hidden=True)
 @click.argument("session", metavar="ID")
 @click.option("--at", type=click.IntRange(min=0), metavar="SEQ", help="As of this event.")
+@click.option("--what-if", metavar="SWITCH", help="What enable:SERVER or disable:SERVER costs.")
+@click.option("--route", metavar="R", help="On this route; else on the session's own.")
 @store_option
 @json_option
-def of(session: str, at: int | None, store: str | None, as_json: bool) -> None:
+def of(
+    session: str,
+    at: int | None,
+    what_if: str | None,
+    route: str | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
     """Say which tools session ID could call, now or as of event SEQ."""
     _, log = run_async(read_log, store, session)
+    if what_if is not None:
+        _preview(log, what_if, route, as_json)
+        return
+    if route is not None:
+        raise ConfigurationError("--route says where a switch is looked at; add --what-if SWITCH")
     last = len(log) - 1
     if at is not None and at > last:
         raise ConfigurationError(f"the log ends at event {last}; write --at {last} or less")
     moment = last if at is None else at
     found = states(log, moment)
+    dead = sum(each.weight for each in found if each.dead)
     if as_json:
         print_json(
             {
                 "session": log.session,
                 "at": moment,
-                "tools": [structs.asdict(each) for each in found],
+                "tools": [{**structs.asdict(each), "dead": each.dead} for each in found],
+                "weight": sum(each.weight for each in found),
+                "dead_weight": dead,
             }
         )
     elif not found:
         click.echo("no tools yet")
     else:
-        rows = [
-            [
-                line(each.name, 40),
-                each.state,
-                line(each.server or "", 12),
-                f"turn {each.since_turn} ({each.since_seq})",
-                number(each.calls),
-            ]
-            for each in found
+        click.echo("\n".join(_shown(found, dead)))
+
+
+def _shown(found: Sequence[ToolState], dead: int) -> Iterator[str]:
+    rows = [
+        [
+            line(each.name, 28),
+            each.state,
+            line(each.server or "", 10),
+            f"turn {each.since_turn} ({each.since_seq})",
+            number(each.calls),
+            number(each.weight) if each.weight else "",
         ]
-        heads = ("tool", "state", "server", "since (event)", "calls")
-        click.echo(table(heads, rows, right=(4,)))
+        for each in found
+    ]
+    heads = ("tool", "state", "server", "since (event)", "calls", "weight")
+    yield table(heads, rows, right=(4, 5))
+    whole = sum(each.weight for each in found)
+    yield f"about {number(whole)} tokens of definitions are sent"
+    yield f"dead weight, removed or never called: {number(dead)}"
+
+
+def _preview(log: SessionLog, switch: str, route: str | None, as_json: bool) -> None:
+    from addendum.cli.switch_cost import told
+    from addendum.cli.what_if import what_if
+
+    seen = run_async(what_if, log, switch, route)
+    if as_json:
+        cost = structs.asdict(seen.cost)
+        dollars = {k: None if cost[k] is None else float(cost[k]) for k in _MONEY}
+        print_json({"session": log.session, **structs.asdict(seen), "cost": {**cost, **dollars}})
+        return
+    verb = "on" if seen.on else "off"
+    size = f"{number(seen.tools)} tools, about {number(seen.weight)} tokens of definitions"
+    known = size if seen.tools else "its tools are not in this log"
+    click.echo(line(f"{seen.server} {verb} at the next request on {seen.route}", 79))
+    click.echo(f"  {known}, told as {seen.strategy}")
+    click.echo(wrapped(f"  {told(seen.cost)}", 2))
 
 
 def states(log: SessionLog, at: int) -> list[ToolState]:
@@ -116,6 +184,8 @@ def states(log: SessionLog, at: int) -> list[ToolState]:
         at: Seq of the last event that counts.
     """
     head: dict[str, ToolSchema] | None = None
+    context: RequestContext | None = None
+    sent: dict[str, ToolSchema] = {}
     active: dict[str, ToolSchema] = {}
     since: dict[str, tuple[int, int]] = {}
     calls: dict[str, int] = {}
@@ -127,6 +197,10 @@ def states(log: SessionLog, at: int) -> list[ToolState]:
             turn = data.turn
         elif isinstance(data, ToolCall):
             calls[data.name] = calls.get(data.name, 0) + 1
+        elif isinstance(data, RequestContext):
+            context = data
+        elif isinstance(data, CompactionSummary):
+            sent = dict(active)  # What was told in front of it is told no more.
         elif isinstance(data, ToolPolicy):
             moved = disabled ^ frozenset(data.disabled)
             since.update({name: (event.seq, turn) for name in moved if name in since})
@@ -141,6 +215,7 @@ def states(log: SessionLog, at: int) -> list[ToolState]:
                 if name in moved:
                     since[name] = (event.seq, turn)
             active = after
+            sent = {**sent, **after} if _stays(context) else dict(after)
     bound = head or {}
 
     def state(name: str) -> str:
@@ -149,13 +224,23 @@ def states(log: SessionLog, at: int) -> list[ToolState]:
         if name in disabled:
             return "disabled"
         own = bound.get(name)
-        same = own is not None and own.identity() == active[name].identity()
-        return "active" if same else "deferred"
+        if own is not None and own.identity() == active[name].identity():
+            return "active"
+        dispatched = context is not None and context.projection == "dispatch"
+        return "deferred" if dispatched or active[name].defer_loading else "active"
+
+    def weight(name: str) -> int:
+        return 0 if name not in sent else -(-len(encode(sent[name])) // BYTES_A_TOKEN)
 
     return [
-        ToolState(name, state(name), _server(name), *since[name], calls.get(name, 0))
+        ToolState(name, state(name), _server(name), *since[name], calls.get(name, 0), weight(name))
         for name in since
     ]
+
+
+def _stays(context: RequestContext | None) -> bool:
+    """Say whether a definition is still sent when its tool was removed."""
+    return context is not None and context.projection != "rebind" and context.removals != "omit"
 
 
 def _server(name: str) -> str | None:

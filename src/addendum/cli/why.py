@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
 
 import click
 from msgspec import Struct, structs
 
-from addendum.agent.replay import Replayed, known_route, replay
-from addendum.cache.explain import Explanation, explain
-from addendum.cache.figures import Row, judge, totals
+from addendum.agent.replay import known_route, replay
+from addendum.cache.explain import Explanation, explained
+from addendum.cache.figures import Judge, Row, totals
+from addendum.cache.record import readings
 from addendum.cli.chat_view import money
 from addendum.cli.stored import read_log
 from addendum.cli.terminal import (
@@ -34,13 +34,13 @@ class Judged(Struct, frozen=True):
     """A stored session, judged.
 
     Attributes:
-        requests: Its requests, rendered again.
+        requests: Number and route of each request.
         rows: Figures of those that were answered, by number.
         misses: Those that read less than expected, explained.
         blind: Routes whose cache nothing is known of.
     """
 
-    requests: tuple[Replayed, ...]
+    requests: tuple[tuple[int, str], ...]
     rows: tuple[Row, ...]
     misses: tuple[Explanation, ...]
     blind: tuple[str, ...]
@@ -49,24 +49,34 @@ class Judged(Struct, frozen=True):
 def judge_log(log: SessionLog) -> Judged:
     """Render a session's requests again and judge them, each route by its own rules.
 
+    One request is looked at after the other, and only what a later one can read from is kept.
+
     Raises:
         AddendumError: A request cannot be rendered again.
     """
-    requests = tuple(replay(log))
+    requests: list[tuple[int, str]] = []
     rows: list[Row] = []
     misses: list[Explanation] = []
+    judges: dict[str, Judge] = {}
     blind: list[str] = []
-    records = sorted((each.record for each in requests), key=lambda each: each.route)
-    for name, group in groupby(records, key=lambda each: each.route):
-        own, route = list(group), known_route(name)
-        judged = judge(own, rules_of(route.cache)).requests
-        rows += judged
-        misses += explain(judged, own, route)
-        if route.cache.kind == "none":
-            blind.append(name)
-    rows.sort(key=lambda each: each.n)
-    misses.sort(key=lambda each: each.n)
-    return Judged(requests, tuple(rows), tuple(misses), tuple(blind))
+    for each in replay(log):
+        record = each.record
+        requests.append((record.n, record.route))
+        route = known_route(record.route)
+        rules = rules_of(route.cache)
+        if record.route not in judges:
+            judges[record.route] = Judge(rules)
+            if rules.kind == "none":
+                blind.append(record.route)
+        (reading,) = readings([record], deferred_outside=rules.deferred_outside)
+        judged = judges[record.route].see(reading)
+        if judged is None:
+            continue
+        row, base = judged
+        rows.append(row)
+        if row.miss is not None and base is not None:
+            misses.append(explained(row, base, reading, route))
+    return Judged(tuple(requests), tuple(rows), tuple(misses), tuple(blind))
 
 
 @click.command()
@@ -107,7 +117,7 @@ def _chosen(log: SessionLog, judged: Judged, request: int | None) -> list[Row]:
     Raises:
         ConfigurationError: There are none, or none of them can be judged.
     """
-    numbers = [each.record.n for each in judged.requests]
+    numbers = [n for n, _ in judged.requests]
     if not numbers:
         raise ConfigurationError(f"session {log.session} has sent no request yet; nothing to tell")
     if request is not None and request not in numbers:
@@ -119,7 +129,7 @@ def _chosen(log: SessionLog, judged: Judged, request: int | None) -> list[Row]:
         which = "no request" if request is None else f"request {request}"
         says = "was answered" if request is None else "got no answer"
         raise ConfigurationError(f"{which} {says}, so there are no figures; `addendum show` it")
-    routes = {each.record.n: each.record.route for each in judged.requests}
+    routes = dict(judged.requests)
     known = [
         row
         for row in rows
@@ -196,7 +206,7 @@ def _told(miss: Explanation) -> list[str]:
     elif miss.at not in ("none", "settings", "end"):
         lines.append(f"    at {line(miss.at, wide - 8)}")
     words = f"{miss.anthropic or '-'} (Anthropic), {miss.openai or '-'} (OpenAI)"
-    lines.append(f"    providers call it {words}")
+    lines.append(wrapped(f"    providers call it {words}", 6))
     lines.append(wrapped(f"    what to do: {miss.advice}", 6))
     return lines
 

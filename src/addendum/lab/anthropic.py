@@ -5,12 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 from addendum import encoding
 from addendum.lab import anthropic_answer, anthropic_rules, anthropic_thinking, facts
 from addendum.lab.anthropic_cache import PrefixCache
 from addendum.lab.anthropic_render import render
-from addendum.lab.anthropic_shapes import Asked, Dialect, Fields, Json, Role, fields, read
+from addendum.lab.anthropic_shapes import (
+    Asked,
+    Dialect,
+    Fields,
+    Json,
+    Role,
+    fields,
+    read,
+    without_unknown,
+)
 from addendum.lab.exchange import Call, Refusal, Reply, Switches, json_body
 from addendum.lab.facts import (
     BETA_BINDING,
@@ -53,10 +63,17 @@ _CHANGE = fields("tool", "cache_control")
 
 
 class Anthropic:
-    """Claude's Messages API."""
+    """Claude's Messages API.
 
-    def __init__(self) -> None:
+    Args:
+        cloud: It is another cloud's copy: each block of a run is a position of its own.
+        minimum: Shortest prefix that is cached there, in tokens, where that is more than usual.
+    """
+
+    def __init__(self, *, cloud: bool = False, minimum: int = 0) -> None:
         self._cache = PrefixCache()
+        self._cloud = cloud
+        self._minimum = minimum
 
     def handle(self, call: Call) -> Reply:
         """Answer a request; a refusal is an answer too."""
@@ -75,7 +92,8 @@ class Anthropic:
         betas = _betas(call)
         name, model = _model(body)
         spoken_version = call.headers["anthropic-version"]
-        asked = read(body, dialect(model, betas, spoken_version, call.switches))
+        spoken = dialect(model, betas, spoken_version, call.switches)
+        asked = read(without_unknown(body, spoken) if call.switches.drops_unknown else body, spoken)
         anthropic_rules.check_tools(asked.tools)
         anthropic_rules.check_messages(asked.messages)
         anthropic_rules.check_marks(asked)
@@ -86,13 +104,14 @@ class Anthropic:
         priced, writes = self._cache.price(
             rendered.blocks,
             keys={"tools": scope, "messages": _settings(asked)},
-            minimum=model.minimum,
+            minimum=max(model.minimum, self._minimum),
             now=call.now,
+            places=range(len(rendered.blocks)) if self._cloud else None,
         )
         warming = body["max_tokens"] == 0
-        spoken = Spoken() if warming else speak(call.script, heard(asked), rendered.offered)
-        blocks = anthropic_answer.content(spoken.text, spoken.calls, call.body)
-        thinking = self._think(asked, name, model, verdicts, spoken.thinking)
+        said = Spoken() if warming else speak(call.script, heard(asked), rendered.offered)
+        blocks = anthropic_answer.content(said.text, said.calls, call.body)
+        thinking = self._think(asked, name, model, verdicts, said.thinking)
         if thinking is not None:
             blocks.insert(0, thinking[0])
         extra: Json = {}
@@ -103,7 +122,7 @@ class Anthropic:
             model=body["model"],
             blocks=blocks,
             usage={**priced.usage, "output_tokens": output},
-            stop_reason=_stop_reason(warming, spoken),
+            stop_reason=_stop_reason(warming, said),
             stream=body.get("stream", False),
             seed=call.body,
             extra=extra,
@@ -133,10 +152,9 @@ def dialect(model: ClaudeModel, betas: Sequence[str], version: str, switches: Sw
     """Return what Claude takes from a request with these betas and this `anthropic-version`."""
     sampling = version < facts.CLAUDE_VERSION_WITHOUT_SAMPLING.value
     blocks: dict[Role, dict[str, Fields]] = {"user": _USER, "assistant": _ASSISTANT}
-    inline = BETA_INLINE in betas and switches.claude_tool_changes == "by-value"
-    changes = inline or (
-        (BETA_INLINE in betas or BETA_REFERENCE in betas) and switches.claude_tool_changes != "none"
-    )
+    weakest = "none" if switches.drops_unknown else switches.claude_tool_changes
+    inline = BETA_INLINE in betas and weakest == "by-value"
+    changes = inline or ((BETA_INLINE in betas or BETA_REFERENCE in betas) and weakest != "none")
     if model.system_messages:
         blocks["system"] = {"text": _TEXT}
         if changes:
@@ -205,10 +223,21 @@ def _settings(asked: Asked) -> bytes:
     output: Json = dict(body.get("output_config", {}))
     if output.get("effort") == "high":
         del output["effort"]
-    images = any(b["type"] == "image" for m in asked.messages for b in m.blocks)
+    # "Anywhere in the prompt", so in results too.
+    images = any(
+        each.get("type") == "image"
+        for message in asked.messages
+        for block in message.blocks
+        for each in (block, *_inner(block))
+    )
     thinking: Json = {k: v for k, v in asked.thinking.items() if k in ("type", "budget_tokens")}
     default = choice in (None, {"type": "auto"})
     return encoding.canonical([None if default else choice, thinking, output, images])
+
+
+def _inner(block: Json) -> list[Json]:
+    content = block.get("content")
+    return cast(list[Json], content) if isinstance(content, list) else []
 
 
 def _stop_reason(warming: bool, spoken: Spoken) -> str:

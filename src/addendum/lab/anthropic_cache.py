@@ -82,6 +82,7 @@ class PrefixCache:
         minimum: int,
         now: float,
         lookback: int = CLAUDE_LOOKBACK_POSITIONS.value,
+        places: Sequence[int] | None = None,
     ) -> tuple[Priced, tuple[Write, ...]]:
         """Read the cache for a request; what it found lives on from `now`.
 
@@ -92,6 +93,7 @@ class PrefixCache:
             minimum: Shortest prefix that is cached, in tokens.
             now: The time at which the request started, in seconds.
             lookback: Positions that a walk from a mark covers, the mark's own among them.
+            places: The position of each block, where it is not Claude's own API that counts them.
 
         Returns:
             The figures, and what is to be stored when the answer begins.
@@ -101,7 +103,7 @@ class PrefixCache:
         marks = [at for at, block in enumerate(blocks) if block.mark and sizes[at] >= minimum]
         if not marks:
             return Priced(0, 0, 0, sizes[-1] if sizes else 0), ()
-        places = positions(blocks)
+        places = positions(blocks) if places is None else places
         hit = self._find(marks, places, digests, now, lookback)
         for at in {*marks, *([hit] if hit is not None else [])}:
             self._refresh(digests[at], now)

@@ -17,6 +17,7 @@ import msgspec
 from addendum import encoding
 from addendum.lab.exchange import Refusal
 from addendum.lab.facts import CLAUDE_LIFETIME_SECONDS
+from addendum.lab.files import IMAGES, check_file
 
 Json = dict[str, Any]
 Role = Literal["user", "assistant", "system"]
@@ -124,6 +125,27 @@ def read(body: Json, dialect: Dialect) -> Asked:
         for at, each in enumerate(_list("messages", body, required=True))
     )
     return Asked(body, tools, system, messages)
+
+
+def without_unknown(body: Json, dialect: Dialect) -> Json:
+    """Return a body as an endpoint takes it that leaves out what it does not know.
+
+    Unknown block types go, and messages that held nothing else; so do unknown fields of tools,
+    `defer_loading` among them.
+    """
+    known = dialect.tool[0] | dialect.tool[1] - {"defer_loading"}
+    tools = [{name: each[name] for name in each if name in known} for each in _list("tools", body)]
+    messages: list[Json] = []
+    for message in _list("messages", body):
+        taken = dialect.blocks.get(message.get("role"), {})
+        content = message.get("content")
+        if isinstance(content, list):
+            blocks = [each for each in cast(list[Json], content) if each.get("type") in taken]
+            if content and not blocks:
+                continue
+            message = {**message, "content": blocks}
+        messages.append(message)
+    return {**body, **({"tools": tools} if tools else {}), "messages": messages}
 
 
 def marks_of(block: Json) -> list[Json]:
@@ -276,6 +298,13 @@ def _block(
         _type(f"{place}.input", block["input"], dict)
         if not _NAME.fullmatch(_type(f"{place}.name", block["name"], str)):
             raise Refusal(f"{place}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+    if kind in ("image", "document"):
+        source = _type(f"{place}.source", block["source"], dict)
+        if source.get("type") == "base64":
+            _fields(f"{place}.source", source, fields("type media_type data"))
+            pdf = ("application/pdf",)
+            takes = IMAGES if kind == "image" else pdf
+            check_file(f"{place}.source.base64", source["media_type"], source["data"], takes)
     if dialect is None:
         return
     _mark(place, block, dialect)
@@ -300,6 +329,8 @@ def _result(path: str, block: Json, dialect: Dialect) -> None:
         _mark(f"{path}.content.{at}", each, dialect)
         _type(f"{path}.content.{at}.tool_name", each.get("tool_name", ""), str)
     kinds = {each["type"] for each in blocks}
+    if block.get("is_error") and kinds - {"text"}:
+        raise Refusal(f"{path}: all content must be type `text` if `is_error` is true")
     if "tool_reference" in kinds and len(kinds) > 1:
         raise Refusal(f"{path}: Tool definitions cannot be mixed with other content")
 

@@ -20,6 +20,7 @@ import msgspec
 from addendum.lab import facts
 from addendum.lab.anthropic_shapes import Asked, Json, Message
 from addendum.lab.exchange import Refusal
+from addendum.lab.files import IMAGES, check_file
 
 _TOP = frozenset(
     "messages system toolConfig inferenceConfig additionalModelRequestFields guardrailConfig"
@@ -30,6 +31,7 @@ _INFERENCE = {"maxTokens": int, "temperature": (int, float), "topP": (int, float
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _USER = ("text", "toolResult", "cachePoint")
 _ASSISTANT = ("text", "toolUse", "reasoningContent", "cachePoint")
+_FILE_NAME = re.compile(r"(?!.*  )[A-Za-z0-9 \-()\[\]]{1,200}")
 _UNIONS = ("oneOf", "anyOf", "allOf")
 
 
@@ -183,16 +185,31 @@ def _block(path: str, kind: str, value: Any) -> None:
                 raise Refusal(f"{path}.toolResult.status: must be success or error")
             for at, each in enumerate(_list(f"{path}.toolResult.content", result["content"])):
                 inner = _table(f"{path}.toolResult.content.{at}", each)
-                if len(inner) != 1 or not inner.keys() <= {"text", "json"}:
+                if len(inner) != 1 or not inner.keys() <= {"text", "json", "image", "document"}:
                     raise Refusal(f"{path}.toolResult.content.{at}: text or json is needed")
                 if "text" in inner:
                     _block(f"{path}.toolResult.content.{at}", "text", inner["text"])
+                elif "json" not in inner:
+                    _file(f"{path}.toolResult.content.{at}", inner)
         case "reasoningContent":
             _reasoning(path, value)
         case "toolSpec":
             _spec(path, value)
         case _:  # pragma: no cover - the caller admits no other
             raise AssertionError(kind)
+
+
+def _file(path: str, block: Json) -> None:
+    kind = next(iter(block))
+    file = _fields(
+        f"{path}.{kind}", block[kind], "format source", "name" if kind == "document" else ""
+    )
+    source = _fields(f"{path}.{kind}.source", file["source"], "bytes")
+    takes = IMAGES if kind == "image" else ("application/pdf",)
+    family = "image" if kind == "image" else "application"
+    check_file(f"{path}.{kind}", f"{family}/{file['format']}", source["bytes"], takes)
+    if kind == "document" and not _FILE_NAME.fullmatch(str(file.get("name"))):
+        raise Refusal(f"{path}.document.name: letters, digits, single spaces, hyphens, brackets")
 
 
 def _reasoning(path: str, value: Any) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from addendum import encoding
 from addendum.cache.capture import Capture, wire_of
-from addendum.cache.capture_files import read_captures
+from addendum.cache.capture_files import iter_captures
 from addendum.cache.examine import Examined, examine
 from addendum.cache.reported import usage_of
 from addendum.cache.rules import CacheRules
@@ -26,18 +26,23 @@ def rules_by_name(route: str) -> CacheRules | None:
         return None
 
 
-def check_files(paths: Sequence[str | Path], allow: Collection[str] = ()) -> Examined:
-    """Check files of captured requests.
+def check_files(
+    paths: Sequence[str | Path],
+    allow: Collection[str] = (),
+    seen: Callable[[int, str, str], None] | None = None,
+) -> Examined:
+    """Check files of captured requests, each read as far as it is checked.
 
     Args:
         paths: The files; conversations do not go on from one to the next.
         allow: Causes and rules that may not hold.
+        seen: Called for each request with its number, where it came from and its conversation.
 
     Raises:
         ConfigurationError: Nobody knows a name in `allow`.
         ContentError: A file cannot be read; the message names it, and the line.
     """
-    return examine([read_captures(path) for path in paths], rules_by_name, allow)
+    return examine((iter_captures(path) for path in paths), rules_by_name, allow, seen)
 
 
 def check_requests(requests: Iterable[Any], allow: Collection[str] = ()) -> Examined:

@@ -51,6 +51,9 @@ class Switches(msgspec.Struct, frozen=True):
         deepseek_deferred_outside: False: deferred entries are part of the prefix.
         openai_additional_tools: False: the endpoint refuses `additional_tools` items.
         compatible_cached_tokens: True: the compatible endpoint reports cached tokens.
+        kimi_message_tools: False: Moonshot's endpoint refuses tools in system messages.
+        drops_unknown: True: the Claude and Responses endpoints know no tool changes, and leave out
+            in silence what they do not know, as local servers do.
     """
 
     claude_tool_changes: Literal["by-value", "by-reference", "none"] = "by-value"
@@ -58,6 +61,8 @@ class Switches(msgspec.Struct, frozen=True):
     deepseek_deferred_outside: bool = True
     openai_additional_tools: bool = True
     compatible_cached_tokens: bool = False
+    kimi_message_tools: bool = True
+    drops_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

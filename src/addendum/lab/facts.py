@@ -7,6 +7,7 @@ Prices are not here: the lab counts tokens, never money.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -283,6 +284,100 @@ OPENAI_EXPLICIT_LATEST = Fact(50, f"{_OPENAI}: breakpoints looked up from the en
 OPENAI_EARLIER_ENDS = Fact(20, f"{_OPENAI}: eligible ends looked up in implicit mode")
 OPENAI_WRITES = Fact(4, f"{_OPENAI}: prefixes written by one request")
 OPENAI_TOOLS = Fact(128, "platform.openai.com, Chat Completions reference: tools")
+
+
+class ChatVendor(msgspec.Struct, frozen=True):
+    """What a vendor of Chat Completions takes, and how it caches.
+
+    Attributes:
+        models: Matches the ids of its models.
+        caches: Matches those that are cached.
+        minimum: Shortest prefix that is cached, in tokens.
+        step: Distance of the places that can be read, in tokens.
+        lifetime: How long a prefix lives since its last use, in seconds.
+        fresh: Tokens at a prompt's end that are evaluated each time.
+        keyed: Nothing is cached without `prompt_cache_key`.
+        usage: Where cached tokens are reported: `details`, `detail` (Mistral's spelling) or
+            `choice` (in streams, beside the last choice).
+        reasoning: Field in which it shows its reasoning, and takes it back.
+        needs_key: Refuses requests without a key.
+        message_tools: Matches the models that take tools in system messages; empty for none.
+        names: Matches the names of tools that it takes.
+        call_ids: Matches the ids of calls that it takes.
+        own_ids: Form of the ids that it gives.
+    """
+
+    models: str = "(?s).+"
+    caches: str = "(?s).+"
+    minimum: int = 1024
+    step: int = 128
+    lifetime: float = 300.0
+    fresh: int = 0
+    keyed: bool = False
+    usage: Literal["details", "detail", "choice"] = "details"
+    reasoning: str = "reasoning_content"
+    needs_key: bool = True
+    message_tools: str = ""
+    names: str = "[a-zA-Z0-9_-]{1,64}"
+    call_ids: str = "(?s).+"
+    own_ids: str = "call_{}"
+
+
+CHAT_VENDORS: Mapping[str, Fact[ChatVendor]] = {
+    "moonshot": Fact(
+        ChatVendor(
+            models="kimi-.+|moonshot-.+",
+            minimum=256,
+            step=256,
+            usage="choice",
+            message_tools=r"kimi-k3(?:\.\d+)?(?:-[a-z]+)*",
+            names="[A-Za-z_][A-Za-z0-9_-]{0,255}",
+        ),
+        "platform.kimi.ai; contract tests in NVIDIA/TensorRT-LLM#17845; the step is assumed",
+    ),
+    "xai": Fact(ChatVendor(models="grok-.+"), "measured by others on grok-4.6", "reported"),
+    "groq": Fact(
+        ChatVendor(
+            caches="openai/gpt-oss-.+|moonshotai/kimi-k2-.+", lifetime=7200.0, reasoning="reasoning"
+        ),
+        "console.groq.com, Prompt caching; minimum and step are assumed",
+        "reported",
+    ),
+    "mistral": Fact(
+        ChatVendor(keyed=True, usage="detail", call_ids="[a-zA-Z0-9]{9}", own_ids="{}"),
+        "docs.mistral.ai; minimum and step are assumed",
+        "reported",
+    ),
+    "zai": Fact(ChatVendor(models="glm-.+"), "docs.z.ai: implicit; no figures", "assumed"),
+    "qwen": Fact(
+        ChatVendor(models="qw(?:en|q).+", minimum=256, step=256),
+        "alibabacloud.com, Context cache: implicit; the step is assumed",
+    ),
+    "vllm": Fact(
+        ChatVendor(minimum=16, step=16, needs_key=False),
+        "docs.vllm.ai, Automatic prefix caching, with --enable-prompt-tokens-details",
+    ),
+    "sglang": Fact(
+        ChatVendor(minimum=1, step=1, needs_key=False),
+        "docs.sglang.ai, RadixAttention, with --enable-cache-report and pages of one token",
+        "reported",
+    ),
+    "llamacpp": Fact(
+        ChatVendor(minimum=1, step=1, fresh=1, needs_key=False),
+        "llama.cpp at commit 86a2835",
+        "reported",
+    ),
+}
+
+OPENROUTER_LOOKBACK_POSITIONS = Fact(1, "openrouter.ai: not said of Qwen", "assumed")
+OPENROUTER_QWEN_MINIMUM_TOKENS = Fact(1024, "openrouter.ai, Prompt caching: Alibaba Qwen")
+OPENROUTER_CLAUDE_MINIMUM_TOKENS = Fact(
+    {"claude-sonnet-4-6": 2048, "claude-opus-4-8": 2048, "claude-sonnet-5": 2048},
+    "the larger of what Claude's own API and Bedrock say",
+    "assumed",
+)
+BEDROCK_CLAUDE_MINIMUM_TOKENS = Fact(4096, "not published for its Messages API", "assumed")
+VERTEX_CLAUDE_VERSION = Fact("vertex-2023-10-16", "anthropic 2.14.0, AnthropicVertex")
 
 COMPATIBLE_STEP_TOKENS = Fact(16, "vLLM block size", "reported")
 COMPATIBLE_LIFETIME_SECONDS = Fact(3600.0, "a server's own memory; no figure", "assumed")

@@ -16,6 +16,7 @@ import jsonschema_rs
 import msgspec
 
 from addendum.lab.exchange import Refusal
+from addendum.lab.files import check_file
 from addendum.lab.gemini_signatures import STAND_IN, is_own
 from addendum.lab.tokens import Segment, segment
 
@@ -31,6 +32,7 @@ _GENERATION = frozenset(
 )
 _THINKING = {"thinkingLevel": str, "thinkingBudget": int, "includeThoughts": bool}
 _DATA = ("text", "functionCall", "functionResponse")
+_FILES = ("image/png", "image/jpeg", "image/webp", "application/pdf")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 
 
@@ -85,6 +87,10 @@ def read(body: Json, model: str, *, signs: bool) -> GeminiAsked:
     )
     _order(contents)
     _pairs(contents)
+    if model.startswith("gemini-2") and any(
+        "parts" in part.get("functionResponse", ()) for _, parts in contents for part in parts
+    ):
+        raise Refusal("Multimodal function responses are not supported by this model.")
     if signs:
         _signatures(contents, model)
     segments = [segment("tools", each) for each in declarations]
@@ -176,7 +182,10 @@ def _part(path: str, value: Any, role: str) -> Json:
         return part
     call = _table(f"{path}.{data[0]}", part[data[0]])
     inner = "args" if data == ["functionCall"] else "response"
-    _known(f"{path}.{data[0]}", call, frozenset({"id", "name", inner}))
+    files = {"parts"} if inner == "response" else set[str]()
+    _known(f"{path}.{data[0]}", call, frozenset({"id", "name", inner, *files}))
+    for at, each in enumerate(_list(f"{path}.{data[0]}.parts", call.get("parts", []))):
+        _inline(f"{path}.{data[0]}.parts[{at}]", each)
     if role != ("model" if inner == "args" else "user"):
         raise Refusal(f"Please ensure that {data[0]} parts have the right role ({path}).")
     if not isinstance(call.get("name"), str) or not call["name"]:
@@ -185,6 +194,14 @@ def _part(path: str, value: Any, role: str) -> Json:
         raise Refusal(f"Invalid value at '{path}.{data[0]}.id' (TYPE_STRING)")
     _table(f"{path}.{data[0]}.{inner}", call.get(inner, {}))
     return part
+
+
+def _inline(path: str, value: Any) -> None:
+    part = _table(path, value)
+    _known(path, part, frozenset({"inlineData"}))
+    file = _table(f"{path}.inline_data", part.get("inlineData", {}))
+    _known(f"{path}.inline_data", file, frozenset({"mimeType", "data", "displayName"}))
+    check_file(f"{path}.inline_data", file.get("mimeType"), file.get("data"), _FILES)
 
 
 def _text_part(value: Any) -> Json:

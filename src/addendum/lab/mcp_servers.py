@@ -32,6 +32,7 @@ class CannedTool(msgspec.Struct, frozen=True):
         parameters: Its JSON schema, an object.
         result_text: The answer to every call.
         is_error: Whether that answer is an error.
+        content: Blocks of the answer in the protocol's form, in place of the text.
     """
 
     name: str
@@ -39,6 +40,7 @@ class CannedTool(msgspec.Struct, frozen=True):
     parameters: dict[str, Any]
     result_text: str
     is_error: bool = False
+    content: tuple[types.ContentBlock, ...] = ()
 
 
 class CannedServer:
@@ -151,8 +153,8 @@ class CannedServer:
         self.calls.append((params.name, params.arguments or {}))
         for tool in self.tools:
             if tool.name == params.name:
-                text = types.TextContent(text=tool.result_text)
-                return types.CallToolResult(content=[text], is_error=tool.is_error)
+                blocks = tool.content or (types.TextContent(text=tool.result_text),)
+                return types.CallToolResult(content=[*blocks], is_error=tool.is_error)
         raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name}")
 
 

@@ -23,7 +23,9 @@ _PREFIX_SETTINGS = (
     "prompt_cache_key",
 )
 COMPATIBLE = ChatDialect(
-    roles=("system", "user", "assistant", "tool"), max_tokens=True, reasoning=True
+    roles=("system", "user", "assistant", "tool"),
+    max_tokens=True,
+    reasoning=frozenset({"reasoning_content"}),
 )
 """What compatible servers take."""
 
@@ -163,12 +165,40 @@ def reply(call: Call, body: Json, spoken: Spoken, usage: Json) -> Reply:
         spoken: What the model says.
         usage: The whole usage object.
     """
+    return told(call, body, said(call, spoken), usage)
+
+
+def said(
+    call: Call, spoken: Spoken, *, reasoning: str = "reasoning_content", call_ids: str = "call_{}"
+) -> Json:
+    """Return the message that says what the model says.
+
+    Args:
+        call: The request.
+        spoken: What the model says.
+        reasoning: Field for its reasoning.
+        call_ids: Form of the ids of calls; cut to nine characters where it is bare.
+    """
     message: Json = {"role": "assistant", "content": spoken.text or None}
     if spoken.thinking:
-        message["reasoning_content"] = spoken.thinking
-    calls = _calls(call, spoken)
+        message[reasoning] = spoken.thinking
+    calls = _calls(call, spoken, call_ids)
     if calls:
         message["tool_calls"] = calls
+    return message
+
+
+def told(call: Call, body: Json, message: Json, usage: Json, *, in_choice: bool = False) -> Reply:
+    """Return an answer that is a message.
+
+    Args:
+        call: The request.
+        body: Its body.
+        message: The message.
+        usage: The whole usage object.
+        in_choice: In a stream the usage stands beside the last choice.
+    """
+    calls = message.get("tool_calls")
     head: Json = {
         "id": f"chatcmpl-{encoding.digest(call.body)[:24]}",
         "object": "chat.completion",
@@ -179,17 +209,19 @@ def reply(call: Call, body: Json, spoken: Spoken, usage: Json) -> Reply:
     if body.get("stream"):
         options: Mapping[str, Any] = body.get("stream_options") or {}
         shown = usage if options.get("include_usage") else None
-        return Reply(200, events=_chunks(head, message, finish, shown), usage=usage)
+        events = _chunks(head, message, finish, shown, in_choice)
+        return Reply(200, events=events, usage=usage)
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
     return Reply(
         200, payload=encoding.encode({**head, "choices": [choice], "usage": usage}), usage=usage
     )
 
 
-def _calls(call: Call, spoken: Spoken) -> list[Json]:
+def _calls(call: Call, spoken: Spoken, form: str = "call_{}") -> list[Json]:
+    size = 9 if form == "{}" else 22
     return [
         {
-            "id": f"call_{encoding.digest(call.body + bytes([at]))[:22]}",
+            "id": form.format(encoding.digest(call.body + bytes([at]))[:size]),
             "type": "function",
             "function": {"name": name, "arguments": arguments},
         }
@@ -197,9 +229,21 @@ def _calls(call: Call, spoken: Spoken) -> list[Json]:
     ]
 
 
-def _chunks(head: Json, message: Json, finish: str, usage: Json | None) -> tuple[bytes, ...]:
+def _chunks(
+    head: Json, message: Json, finish: str, usage: Json | None, in_choice: bool
+) -> tuple[bytes, ...]:
     deltas: list[Json] = [{"role": "assistant", "content": "" if message["content"] else None}]
-    for name in ("reasoning_content", "content"):
+    for detail in message.get("reasoning_details", []):
+        bare = {name: value for name, value in detail.items() if name not in ("text", "signature")}
+        for piece in pieces(detail["text"], _TEXT_PIECE):
+            deltas.append({"reasoning": piece, "reasoning_details": [{**bare, "text": piece}]})
+        signed = {**bare, "text": "", "signature": detail["signature"]}
+        deltas.append({"reasoning_details": [signed]})
+    for name in ("reasoning_content", "reasoning", "content"):
+        if name == "reasoning" and "reasoning_details" in message:
+            continue
+        if message.get(name) == "":
+            deltas.append({name: ""})
         for piece in pieces(message.get(name) or "", _TEXT_PIECE):
             deltas.append({name: piece})
     for index, call in enumerate(message.get("tool_calls", [])):
@@ -214,10 +258,12 @@ def _chunks(head: Json, message: Json, finish: str, usage: Json | None) -> tuple
     for delta, reason in zip([*deltas, Json()], reasons, strict=True):
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
         chunk: Json = {**head, "object": "chat.completion.chunk", "choices": [choice]}
-        if usage is not None:
+        if usage is not None and in_choice:
+            choice |= {"usage": usage} if reason else {}
+        elif usage is not None:
             chunk["usage"] = None
         events.append(sse(chunk))
-    if usage is not None:
+    if usage is not None and not in_choice:
         last: Json = {**head, "object": "chat.completion.chunk", "choices": [], "usage": usage}
         events.append(sse(last))
     events.append(b"data: [DONE]\n\n")

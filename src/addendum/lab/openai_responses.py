@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from addendum import encoding
@@ -11,7 +11,13 @@ from addendum.lab.exchange import Call, Refusal, Reply, json_body, pieces, sse
 from addendum.lab.openai_cache import ExactCache, SteppedCache
 from addendum.lab.openai_chat import bearer
 from addendum.lab.openai_responses_reasoning import ENCRYPTED, seal, thought
-from addendum.lab.openai_responses_rules import ResponsesAsked, kind_of, read, texts
+from addendum.lab.openai_responses_rules import (
+    ResponsesAsked,
+    kind_of,
+    read,
+    texts,
+    without_unknown,
+)
 from addendum.lab.openai_rules import error_body
 from addendum.lab.script import Heard, Spoken, speak
 from addendum.lab.tokens import count, segment
@@ -54,7 +60,10 @@ class OpenAIResponses:
                 code="model_not_found",
                 param="model",
             )
-        asked = read(body, model, additional_tools=call.switches.openai_additional_tools)
+        if call.switches.drops_unknown:
+            body = without_unknown(body)
+        taken = call.switches.openai_additional_tools
+        asked = read(body, model, additional_tools=taken)
         reasoning: Json = body.get("reasoning") or {}
         settings = [body.get(each) for each in _PREFIX_SETTINGS]
         scope = encoding.canonical([key, [*settings, reasoning.get("effort")]])
@@ -79,40 +88,66 @@ class OpenAIResponses:
         spoken = speak(call.script, heard(asked), asked.offered)
         if not model.reasons:
             spoken = Spoken(spoken.text, "", spoken.calls)
-        items = _output(call, asked, spoken)
+        items = output(call, asked, spoken)
         prompt = count(asked.segments)
         thinking = thought(spoken.thinking).tokens if spoken.thinking else 0
         told = [segment("assistant", each) for each in items if each["type"] != "reasoning"]
-        output = thinking + count(told)
+        spent = thinking + count(told)
         usage: Json = {
             "input_tokens": prompt,
             "input_tokens_details": details,
-            "output_tokens": output,
+            "output_tokens": spent,
             "output_tokens_details": {"reasoning_tokens": thinking},
-            "total_tokens": prompt + output,
+            "total_tokens": prompt + spent,
         }
-        head: Json = {
-            "id": f"resp_{encoding.digest(call.body)[:24]}",
-            "object": "response",
-            "created_at": int(call.now),
-            "error": None,
-            "incomplete_details": None,
-            "instructions": body.get("instructions"),
-            "metadata": {},
-            "model": name,
-            "parallel_tool_calls": body.get("parallel_tool_calls", True),
-            "temperature": None,
-            "tool_choice": body.get("tool_choice", "auto"),
-            "tools": body.get("tools") or [],
-            "top_p": None,
-            "store": body.get("store", True),
-            **({"input_transformations": list(asked.dropped)} if asked.dropped else {}),
-        }
-        whole = {**head, "status": "completed", "output": items, "usage": usage}
-        if not body.get("stream"):
-            return Reply(200, payload=encoding.encode(whole), usage=usage, begin=begin)
-        begun: Json = {**head, "status": "in_progress", "output": [], "usage": None}
-        return Reply(200, events=tuple(_events(begun, whole)), usage=usage, begin=begin)
+        return reply(call, body, items, usage, dropped=asked.dropped, begin=begin)
+
+
+def _nothing() -> None:
+    return None
+
+
+def reply(
+    call: Call,
+    body: Json,
+    items: list[Json],
+    usage: Json,
+    *,
+    dropped: Sequence[Json] = (),
+    begin: Callable[[], None] = _nothing,
+) -> Reply:
+    """Return an answer, streamed if the body asks for it.
+
+    Args:
+        call: The request.
+        body: Its body.
+        items: What the model says, as from `output`.
+        usage: The whole usage object.
+        dropped: Reasoning that was left out of the prompt.
+        begin: What happens in the cache when the answer begins.
+    """
+    head: Json = {
+        "id": f"resp_{encoding.digest(call.body)[:24]}",
+        "object": "response",
+        "created_at": int(call.now),
+        "error": None,
+        "incomplete_details": None,
+        "instructions": body.get("instructions"),
+        "metadata": {},
+        "model": body["model"],
+        "parallel_tool_calls": body.get("parallel_tool_calls", True),
+        "temperature": None,
+        "tool_choice": body.get("tool_choice", "auto"),
+        "tools": body.get("tools") or [],
+        "top_p": None,
+        "store": body.get("store", True),
+        **({"input_transformations": list(dropped)} if dropped else {}),
+    }
+    whole = {**head, "status": "completed", "output": items, "usage": usage}
+    if not body.get("stream"):
+        return Reply(200, payload=encoding.encode(whole), usage=usage, begin=begin)
+    begun: Json = {**head, "status": "in_progress", "output": [], "usage": None}
+    return Reply(200, events=tuple(_events(begun, whole)), usage=usage, begin=begin)
 
 
 def heard(asked: ResponsesAsked) -> list[Heard]:
@@ -130,7 +165,7 @@ def heard(asked: ResponsesAsked) -> list[Heard]:
     return found
 
 
-def _output(call: Call, asked: ResponsesAsked, spoken: Spoken) -> list[Json]:
+def output(call: Call, asked: ResponsesAsked, spoken: Spoken) -> list[Json]:
     """Return what the model says as items.
 
     An id says whether its item was led to by reasoning: that is how the rules know it again.

@@ -22,6 +22,7 @@ import msgspec
 
 from addendum.lab.exchange import Refusal
 from addendum.lab.facts import OPENAI_TOOLS, ChatModel
+from addendum.lab.files import check_data_url
 from addendum.lab.openai_responses_reasoning import ENCRYPTED, Reader
 from addendum.lab.openai_rules import End
 from addendum.lab.tokens import Segment, segment
@@ -126,6 +127,19 @@ def read(body: Json, model: ChatModel, *, additional_tools: bool) -> ResponsesAs
         tuple(reader.breakpoints),
         tuple(reader.reasoning.dropped),
     )
+
+
+def without_unknown(body: Json) -> Json:
+    """Return a body as an endpoint takes it that knows no `additional_tools`.
+
+    Items of unknown types are left out in silence.
+    """
+    given = body.get("input")
+    if not isinstance(given, list):
+        return body
+    known = _FIELDS.keys() - {"additional_tools"}
+    kept = [each for each in cast(list[Json], given) if kind_of(each) in known]
+    return {**body, "input": kept}
 
 
 def texts(item: Json) -> tuple[str, ...]:
@@ -252,6 +266,9 @@ class _Reader:
             word = "refusal" if kind == "refusal" else "text"
             if word in _PART_FIELDS[kind] and not isinstance(part.get(word), str):
                 raise _wrong(f"{place}.{word}", "a string")
+            for name in ("image_url", "file_data"):
+                if name in part:
+                    check_data_url(f"{place}.{name}", part[name])
             marker = part.get(_BREAK)
             if marker is not None:
                 _known(f"{place}.{_BREAK}", marker, {"mode", "ttl"})
@@ -281,7 +298,9 @@ def _settings(body: Json, model: ChatModel) -> None:
                 "reasoning",
                 "unsupported_parameter",
             )
-        _known("reasoning", reasoning, {"effort", "summary"})
+        _known("reasoning", reasoning, {"context", "effort", "summary"})
+        if reasoning.get("context") not in (None, "auto", "all_turns"):
+            raise _unsupported("reasoning.context", reasoning["context"], ["auto", "all_turns"])
     if body.get("stream_options") is not None:
         _known("stream_options", body["stream_options"], {"include_obfuscation"})
     most = body.get("max_output_tokens")

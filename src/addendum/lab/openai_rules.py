@@ -17,11 +17,11 @@ import msgspec
 from addendum import encoding
 from addendum.lab.exchange import Refusal
 from addendum.lab.facts import OPENAI_TOOLS
+from addendum.lab.files import check_data_url
 from addendum.lab.tokens import Segment, segment
 
 Json = dict[str, Any]
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MARKABLE = frozenset({"text", "image_url", "input_audio", "file"})
 _PARTS: Mapping[str, frozenset[str]] = {
     "system": frozenset({"text"}),
@@ -50,15 +50,25 @@ class ChatDialect(msgspec.Struct, frozen=True):
 
     Attributes:
         roles: Roles of messages.
+        top: Further fields of the body.
         breakpoints: Takes `prompt_cache_options` and `prompt_cache_breakpoint`.
+        marks: Takes `cache_control` on text parts of what goes in, and on tools.
         max_tokens: Takes `max_tokens`.
-        reasoning: Takes `reasoning_content` on assistant messages.
+        reasoning: Fields of an assistant message that may hold reasoning.
+        message_tools: Takes tools in system messages; then every name is unique in a request.
+        names: Regular expression that the name of a tool has to match.
+        call_ids: Regular expression that the id of a call has to match.
     """
 
     roles: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
+    top: frozenset[str] = frozenset()
     breakpoints: bool = False
+    marks: bool = False
     max_tokens: bool = False
-    reasoning: bool = False
+    reasoning: frozenset[str] = frozenset()
+    message_tools: bool = False
+    names: str = "[a-zA-Z0-9_-]{1,64}"
+    call_ids: str = "(?s).+"
 
 
 class End(msgspec.Struct, frozen=True):
@@ -79,10 +89,12 @@ class ChatAsked(msgspec.Struct, frozen=True):
     Attributes:
         body: The body as it came.
         messages: Its messages.
-        offered: Names of its tools.
+        offered: Names of its tools, those inside messages among them.
         segments: The tools, then the messages.
         ends: The end of each message.
         breakpoints: Indexes of the segments with an explicit breakpoint.
+        marks: Lifetimes of marks by the index of the segment they stand on.
+        heads: Indexes of the segments that begin a message.
     """
 
     body: Json
@@ -91,6 +103,8 @@ class ChatAsked(msgspec.Struct, frozen=True):
     segments: tuple[Segment, ...]
     ends: tuple[End, ...]
     breakpoints: tuple[int, ...]
+    marks: Mapping[int, str] = {}
+    heads: frozenset[int] = frozenset()
 
 
 def read(body: Json, dialect: ChatDialect) -> ChatAsked:
@@ -100,26 +114,37 @@ def read(body: Json, dialect: ChatDialect) -> ChatAsked:
         Refusal: An argument is missing, unknown or of the wrong type, or messages are out of order.
     """
     extra = {"prompt_cache_options"} if dialect.breakpoints else set[str]()
-    _known("", body, _TOP | extra)
+    _known("", body, _TOP | extra | dialect.top)
     _settings(body, dialect)
-    tools = [_tool(f"tools[{at}]", each) for at, each in enumerate(_tools(body))]
+    tools = [_tool(f"tools[{at}]", each, dialect) for at, each in enumerate(_tools(body))]
     messages = _array("messages", body.get("messages"))
     segments = [segment("tools", tool) for tool in tools]
+    marks = {at: _lifetime(tool) for at, tool in enumerate(tools) if "cache_control" in tool}
+    names: list[str] = [tool["function"]["name"] for tool in tools]
     ends: list[End] = []
     breakpoints: list[int] = []
+    heads: set[int] = set()
     for at, entry in enumerate(messages):
         made = _message(f"messages[{at}]", entry, dialect)
-        breakpoints += [len(segments) + number for number, marked in made if marked]
-        segments += _segments(entry)
+        heads.add(len(segments))
+        breakpoints += [len(segments) + number for number, marked in made if marked == "explicit"]
+        marks |= {len(segments) + number: marked for number, marked in made if marked}
+        segments += message_segments(entry)
+        names += [tool["function"]["name"] for tool in entry.get("tools", ())]
         ends.append(End(entry["role"], len(segments) - 1))
     _order(messages)
+    if dialect.message_tools and len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _bad(f"function name {twice} is duplicated", "tools")
     return ChatAsked(
         body,
         tuple(messages),
-        tuple(tool["function"]["name"] for tool in tools),
+        tuple(names),
         tuple(segments),
         tuple(ends),
         tuple(breakpoints),
+        {} if dialect.breakpoints and not dialect.marks else marks,
+        frozenset(heads),
     )
 
 
@@ -180,13 +205,15 @@ def _tools(body: Json) -> list[Any]:
     return tools
 
 
-def _tool(path: str, tool: Any) -> Json:
-    _known(path, tool, {"type", "function"})
+def _tool(path: str, tool: Any, dialect: ChatDialect) -> Json:
+    _known(path, tool, {"type", "function"} | ({"cache_control"} if dialect.marks else set()))
+    if "cache_control" in tool:
+        _checked_mark(path, tool)
     if tool.get("type") != "function":
         raise _wrong(f"{path}.type", "'function'")
     function = tool.get("function")
     _known(f"{path}.function", function, {"name", "description", "parameters", "strict"})
-    _name(f"{path}.function.name", function.get("name"))
+    _name(f"{path}.function.name", function.get("name"), dialect.names)
     if not isinstance(function.get("description", ""), str):
         raise _wrong(f"{path}.function.description", "a string")
     parameters = function.get("parameters", {"type": "object"})
@@ -205,8 +232,8 @@ def _tool(path: str, tool: Any) -> Json:
     return tool
 
 
-def _message(path: str, message: Any, dialect: ChatDialect) -> list[tuple[int, bool]]:
-    """Check one message; return its segments' numbers and whether each carries a breakpoint."""
+def _message(path: str, message: Any, dialect: ChatDialect) -> list[tuple[int, str]]:
+    """Check one message; return its segments' numbers and the mark that each carries."""
     if not isinstance(message, dict):
         raise _wrong(path, "an object")
     entry = cast(Json, message)
@@ -214,27 +241,50 @@ def _message(path: str, message: Any, dialect: ChatDialect) -> list[tuple[int, b
     if role not in dialect.roles:
         names = ", ".join(f"'{each}'" for each in dialect.roles)
         raise _bad(f"Invalid value: {role!r}. Supported values are: {names}.", f"{path}.role")
-    extra = {"reasoning_content"} if dialect.reasoning and role == "assistant" else set[str]()
+    if dialect.message_tools and role == "system" and "tools" in entry:
+        return _declaring(path, entry, dialect)
+    extra = dialect.reasoning if role == "assistant" else frozenset[str]()
     _known(path, entry, _FIELDS[role] | extra)
-    calls = _calls(path, entry)
+    calls = _calls(path, entry, dialect)
     content = entry.get("content")
     if role == "tool" and not isinstance(entry.get("tool_call_id"), str):
         raise _bad(f"Missing required parameter: '{path}.tool_call_id'.", f"{path}.tool_call_id")
     if content is None and role == "assistant" and (calls or entry.get("refusal")):
         return []
     if isinstance(content, str):
-        return [(1, False)]
+        return [(1, "")]
     if not isinstance(content, list):
         raise _wrong(f"{path}.content", "a string or an array of parts")
     parts = _array(f"{path}.content", cast(list[Any], content))
-    marked: list[tuple[int, bool]] = []
+    marked: list[tuple[int, str]] = []
     for at, part in enumerate(parts):
         marked.append((at + 1, _part(f"{path}.content[{at}]", part, role, dialect)))
     return marked
 
 
-def _part(path: str, value: Any, role: str, dialect: ChatDialect) -> bool:
-    """Check one part of a content list; return whether it carries a breakpoint."""
+def _declaring(path: str, entry: Json, dialect: ChatDialect) -> list[tuple[int, str]]:
+    """Check a system message that declares tools."""
+    if "content" in entry:
+        raise _bad("a system message with tools must not have content", f"{path}.content")
+    _known(path, entry, {"role", "tools"})
+    for at, tool in enumerate(_array(f"{path}.tools", entry["tools"])):
+        _tool(f"{path}.tools[{at}]", tool, dialect)
+    return []
+
+
+def _checked_mark(path: str, value: Json) -> None:
+    mark = value["cache_control"]
+    _known(f"{path}.cache_control", mark, {"type", "ttl"})
+    if mark.get("type") != "ephemeral" or mark.get("ttl", "5m") not in ("5m", "1h"):
+        raise _wrong(f"{path}.cache_control", '{"type": "ephemeral"}')
+
+
+def _lifetime(value: Json) -> str:
+    return str(value["cache_control"].get("ttl", "5m"))
+
+
+def _part(path: str, value: Any, role: str, dialect: ChatDialect) -> str:
+    """Check one part of a content list; return the mark that it carries, or nothing."""
     part = cast(Json, value) if isinstance(value, dict) else Json()
     kind = str(part.get("type"))
     if kind not in _PARTS[role]:
@@ -243,19 +293,31 @@ def _part(path: str, value: Any, role: str, dialect: ChatDialect) -> bool:
     names = {"type", kind}
     if dialect.breakpoints and role != "assistant":
         names.add("prompt_cache_breakpoint")
+    if dialect.marks and role != "assistant" and kind == "text":
+        names.add("cache_control")
     _known(path, part, names)
+    if "cache_control" in part:
+        _checked_mark(path, part)
+        if not part.get("text"):
+            raise _bad("cache_control cannot be set for empty text blocks", path)
     if kind == "text" and not isinstance(part.get("text"), str):
         raise _wrong(f"{path}.text", "a string")
+    if kind in ("image_url", "file"):
+        if not isinstance(part.get(kind), dict):
+            raise _wrong(f"{path}.{kind}", "an object")
+        name = "url" if kind == "image_url" else "file_data"
+        if name == "url" or name in part[kind]:
+            check_data_url(f"{path}.{kind}.{name}", part[kind].get(name))
     marker = part.get("prompt_cache_breakpoint")
     if marker is None:
-        return False
+        return _lifetime(part) if "cache_control" in part else ""
     _known(f"{path}.prompt_cache_breakpoint", marker, {"mode", "ttl"})
     if marker.get("mode") != "explicit" or marker.get("ttl", "30m") != "30m":
         raise _wrong(f"{path}.prompt_cache_breakpoint", '{"mode": "explicit"}')
-    return True
+    return "explicit"
 
 
-def _calls(path: str, message: Json) -> list[Json]:
+def _calls(path: str, message: Json, dialect: ChatDialect) -> list[Json]:
     if "tool_calls" not in message:
         return []
     calls = _array(f"{path}.tool_calls", message["tool_calls"])
@@ -264,9 +326,11 @@ def _calls(path: str, message: Json) -> list[Json]:
         _known(place, call, {"id", "type", "function"})
         if not isinstance(call.get("id"), str) or call.get("type") != "function":
             raise _wrong(place, "an object with a string 'id' and type 'function'")
+        if not re.fullmatch(dialect.call_ids, call["id"]):
+            raise _bad(f"Tool call id was {call['id']} but must match {dialect.call_ids}", place)
         function = call.get("function")
         _known(f"{place}.function", function, {"name", "arguments"})
-        _name(f"{place}.function.name", function.get("name"))
+        _name(f"{place}.function.name", function.get("name"), dialect.names)
         if not isinstance(function.get("arguments"), str):
             raise _wrong(f"{place}.function.arguments", "a string")
     return calls
@@ -311,16 +375,17 @@ def _answered(waiting: Sequence[str], at: int) -> None:
         )
 
 
-def _segments(message: Json) -> list[Segment]:
-    """Return a message's head (its other fields), then its parts, then its calls."""
+def message_segments(message: Json) -> list[Segment]:
+    """Return a message's head (its other fields), then its parts, tools and calls."""
     role: str = message["role"]
-    apart = ("role", "content", "tool_calls")
+    apart = ("role", "content", "tool_calls", "tools")
     found = [segment(role, {k: v for k, v in message.items() if k not in apart and v is not None})]
     content = message.get("content")
     if isinstance(content, str):
         found.append(segment(role, {"type": "text", "text": content}))
     else:
         found += [segment(role, part) for part in cast(list[Json], content or [])]
+    found += [segment(role, tool) for tool in message.get("tools", [])]
     found += [segment(role, call) for call in message.get("tool_calls", [])]
     return found
 
@@ -347,11 +412,11 @@ def _array(path: str, value: Any) -> list[Any]:
     return cast(list[Any], value)
 
 
-def _name(path: str, value: Any) -> None:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
+def _name(path: str, value: Any, pattern: str) -> None:
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
         raise _bad(
             f"Invalid '{path}': string does not match pattern. Expected a string that matches the"
-            " pattern '^[a-zA-Z0-9_-]{1,64}$'.",
+            f" pattern '^{pattern}$'.",
             path,
         )
 

@@ -24,6 +24,7 @@ def rules_of(cache: RouteCache) -> CacheRules:
             lookback=cache.lookback,
             max_marks=cache.max_marks,
             text_marks=cache.text_marks,
+            runs=("tool_use", "tool_result") if cache.runs else (),
             lifetime=cache.default_lifetime_s or None,
         )
     if cache.kind == "boundaries":

@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from addendum.agent.agent import Agent, Limits
 from addendum.agent.session import Session
 from addendum.cache.record import RequestRecord
 from addendum.errors import ConfigurationError, ProviderRefused
+from addendum.lab.decisions import decisions, rules
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
 from addendum.lab.records import Said, record_of
 from addendum.lab.report import Run, judged
@@ -36,6 +37,7 @@ from addendum.lab.scenario import (
     CannedFunction,
     Compact,
     Converse,
+    Decide,
     Fork,
     MoveTo,
     Reach,
@@ -259,6 +261,7 @@ class _Driver:
             mcp_servers=tuple(self._specs.values()),
             tool_changes=self._tool_changes,
             disabled=[tool.name for tool in scenario.tools if tool.disabled],
+            approval=rules(scenario.asked),
             tail=scenario.tail,
             limits=Limits(server_wait=SERVER_WAIT),
             record=True,
@@ -347,16 +350,34 @@ class _Driver:
                 return await self._restart(agent, now)
             case MoveTo():
                 self._move(now, self._moves[step.route])
+            case Decide():
+                await self._decide(now, step)
             case Converse():
                 there = self._conversations.get(step.name)
                 return there if there is not None else await self._open(agent, step.name)
         return now
 
     async def _say(self, now: _Conversation, step: Say) -> None:
+        if waiting := now.session.pending():
+            raise ConfigurationError(
+                f"a call of {waiting[0].name} waits for a decision; put a `decide` step in front of"
+                f" the user text {step.user[:60]!r}"
+            )
+        await self._turn(now, lambda: now.session.run(step.user))
+
+    async def _decide(self, now: _Conversation, step: Decide) -> None:
+        """Decide the calls that wait; of a model without a script, there may be none."""
+        waiting = now.session.pending()
+        if not waiting and self._lab is None:
+            return
+        decided = decisions(step, waiting, scripted=self._lab is not None)
+        await self._turn(now, lambda: now.session.decide(decided))
+
+    async def _turn(self, now: _Conversation, work: Callable[[], Awaitable[object]]) -> None:
         for name in self._specs:
             self._revisions[name] = (await self._connection(name)).state.revision
         try:
-            await now.session.run(step.user)
+            await work()
         except ProviderRefused as error:
             # The strict lab refuses a request of ours: that is a finding, and the run ends.
             if self._lab is None or error.code == SCRIPT_ERROR:

@@ -18,12 +18,14 @@ fork                   the conversation goes on in a child; `main` goes on being
 restart                the session is closed and opened again from the store
 route                  it goes on with another provider or model
 conversation           another session of the same agent; the first is `main`
+decide                 calls that wait for a person are decided; a tool that is named in any
+                       such step is asked about
 =====================  =====================================================================
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -174,6 +176,32 @@ class Converse(Struct, frozen=True):
     name: str
 
 
+Kind: TypeAlias = Literal["approve", "deny", "edit", "respond"]
+"""What may be decided of a call."""
+
+
+class Verdict(Struct, frozen=True):
+    """What is decided of the waiting calls of one tool.
+
+    Attributes:
+        kind: `approve`, `deny`, `edit` or `respond`.
+        tool: The tool: its name, or a server's own name for it.
+        arguments: What it runs with instead, for `edit`: a JSON object.
+        text: The reason of a denial, or the response.
+    """
+
+    kind: Kind
+    tool: str
+    arguments: Raw | None = None
+    text: str = ""
+
+
+class Decide(Struct, frozen=True):
+    """The calls that wait for a person are decided, all of them at once."""
+
+    verdicts: tuple[Verdict, ...]
+
+
 Step: TypeAlias = (
     Say
     | Toggle
@@ -188,6 +216,7 @@ Step: TypeAlias = (
     | Restart
     | MoveTo
     | Converse
+    | Decide
 )
 
 
@@ -218,6 +247,12 @@ class Scenario(Struct, frozen=True):
     def restarts(self) -> bool:
         """Whether a session is opened again from the store."""
         return any(isinstance(step, Restart) for step in self.steps)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The tools whose calls wait for a decision."""
+        steps = (step for step in self.steps if isinstance(step, Decide))
+        return tuple(sorted({each.tool for step in steps for each in step.verdicts}))
 
     def script(self) -> Script:
         """Return what the lab's model says."""

@@ -24,7 +24,9 @@ from addendum.lab.scenario import (
     CannedFunction,
     Compact,
     Converse,
+    Decide,
     Fork,
+    Kind,
     MoveTo,
     Reach,
     Redefine,
@@ -37,6 +39,7 @@ from addendum.lab.scenario import (
     SetTexts,
     Step,
     Toggle,
+    Verdict,
     follow,
 )
 from addendum.lab.script import Entry, Form, ScriptCall
@@ -242,6 +245,8 @@ class _Reader:
                 return MoveTo(value.text())
             case "conversation":
                 return Converse(_name(value))
+            case "decide":
+                return Decide(_verdicts(value))
             case _:
                 raise value.wrong(_no_step(kind))
 
@@ -314,6 +319,7 @@ class _Reader:
 # -- parts ----------------------------------------------------------------------------------
 
 _TOOL = ("description", "parameters", "result", "repeat")
+_KINDS: tuple[Kind, ...] = get_args(Kind)
 _OWN = ("defer_loading", "disabled", "waits_for")
 
 
@@ -385,6 +391,37 @@ def _texts(place: Place) -> SetTexts:
     )
 
 
+def _verdicts(place: Place) -> tuple[Verdict, ...]:
+    """Read one decision or a list of them."""
+    found: dict[str, Verdict] = {}
+    for each in [place] if place.is_object else place.items():
+        given = each.fields((), (*_KINDS, "arguments", "text"))
+        kinds: list[Kind] = [kind for kind in _KINDS if kind in given]
+        if len(kinds) != 1:
+            raise each.wrong(
+                f"a decision is exactly one of {', '.join(_KINDS)}, with a tool's name"
+            )
+        kind = kinds[0]
+        for key, wanted in (("arguments", ("edit",)), ("text", ("deny", "respond"))):
+            if key in given and kind not in wanted:
+                raise given[key].wrong(f"goes with {' and '.join(wanted)} only")
+        if kind == "edit" and "arguments" not in given:
+            raise each.wrong("an edit needs `arguments`, an object")
+        arguments: Raw | None = None
+        if "arguments" in given:
+            value: Any = given["arguments"].json()
+            if not isinstance(value, dict):
+                raise given["arguments"].wrong("must be an object")
+            arguments = Raw(encoding.encode(value))
+        tool = given[kind].text()
+        if tool in found:
+            raise each.wrong(f"{tool[:60]!r} is decided twice; once is for all of its calls")
+        found[tool] = Verdict(kind, tool, arguments, _text(given.get("text")) or "")
+    if not found:
+        raise place.wrong("decides nothing; name a tool")
+    return tuple(found.values())
+
+
 def _text(place: Place | None, *, null: bool = False) -> str | None:
     """Read a text, or `{text, tokens}`."""
     if place is None or (null and place.is_null):
@@ -410,10 +447,8 @@ def _one_of(place: Place, choices: tuple[str, ...]) -> Any:
 
 
 def _no_step(kind: str) -> str:
-    if kind == "decide":
-        return "there are no approvals yet, so a scenario cannot decide on one; leave it out"
     known = "user, enable, disable, add_tool, remove_tool, redefine, drop, back, set, compact"
     return (
         f"there is no step {kind[:40]!r}; there are: {known}, rewind, fork, restart, route, "
-        "conversation"
+        "conversation, decide"
     )

@@ -27,12 +27,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from addendum.errors import ConfigurationError
 from addendum.lab import facts
 from addendum.lab.anthropic import Anthropic
+from addendum.lab.anthropic_clouds import BedrockClaude, VertexClaude
+from addendum.lab.azure import Azure
 from addendum.lab.bedrock import Bedrock
 from addendum.lab.deepseek import DeepSeek
+from addendum.lab.deepseek_chat import DeepSeekChat
 from addendum.lab.exchange import Call, Provider, Refusal, Reply, Switches
 from addendum.lab.gemini import Gemini
 from addendum.lab.openai_chat import Compatible, OpenAIChat
 from addendum.lab.openai_responses import OpenAIResponses
+from addendum.lab.openai_vendors import Vendor
+from addendum.lab.openrouter import OpenRouter
 from addendum.lab.script import Script
 
 HOST = "127.0.0.1"
@@ -47,6 +52,16 @@ _BASES = {
     "bedrock": ("/bedrock", "/model/{model:path}/{operation}"),
     "gemini": ("/gemini", "/v1beta/models/{operation}"),
     "vertex": ("/vertex/v1beta1", "/publishers/google/models/{operation}"),
+    "openrouter": ("/openrouter/v1", "/chat/completions"),
+    "azure": ("/azure", "/openai/v1/responses"),
+    "azure-chat": ("/azure", "/openai/v1/chat/completions"),
+    "vertex-claude": (
+        "/vertex-claude/v1/projects/lab/locations/lab",
+        "/publishers/anthropic/models/{operation}",
+    ),
+    "bedrock-claude": ("/bedrock-claude/anthropic", "/v1/messages"),
+    "deepseek-chat": ("/deepseek", "/chat/completions"),
+    **{name: (f"/{name}/v1", "/chat/completions") for name in facts.CHAT_VENDORS},
     "compatible": ("/compatible/v1", "/chat/completions"),
 }
 PROVIDERS = tuple(_BASES)
@@ -145,6 +160,13 @@ class Lab:
             "bedrock": Bedrock(),
             "gemini": Gemini(facts.GEMINI_MINIMUM_TOKENS.value),
             "vertex": Gemini(facts.VERTEX_MINIMUM_TOKENS.value),
+            "openrouter": OpenRouter(),
+            "azure": Azure(OpenAIResponses()),
+            "azure-chat": Azure(OpenAIChat()),
+            "vertex-claude": VertexClaude(),
+            "bedrock-claude": BedrockClaude(),
+            "deepseek-chat": DeepSeekChat(),
+            **{name: Vendor(each.value) for name, each in facts.CHAT_VENDORS.items()},
             "compatible": Compatible(),
         }
         self._faults: dict[str, list[_Fault]] = {name: [] for name in self._providers}
@@ -330,26 +352,28 @@ def _nothing() -> None:
 
 @asynccontextmanager
 async def serve(
-    app: ASGIApp, *, port: int = 0, release: Callable[[], None] = _nothing
+    app: ASGIApp, *, host: str = HOST, port: int = 0, release: Callable[[], None] = _nothing
 ) -> AsyncGenerator[str]:
     """Serve an application in this event loop (asyncio); yields its address.
 
     Args:
         app: The application.
-        port: Port on 127.0.0.1; 0 takes a free one.
+        host: Address to listen on.
+        port: Port there; 0 takes a free one.
         release: Called while the server closes: answers that are held back have to go on then.
 
     Raises:
         ConfigurationError: The port is taken.
     """
     # With the protocol named, asyncio sends at once; else each answer waits 40 ms for an ACK.
-    with socket.socket(proto=socket.IPPROTO_TCP) as listener:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, proto=socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((HOST, port))
+            listener.bind((host, port))
         except OSError as error:
             raise ConfigurationError(
-                f"the lab cannot listen on {HOST}:{port} ({error.strerror}); choose another port"
+                f"cannot listen on {host}:{port} ({error.strerror}); choose another port"
             ) from error
         # An answer that is cut on purpose is an error to the server, hence the level.
         config = uvicorn.Config(
@@ -366,7 +390,8 @@ async def serve(
         # `Server.serve` would also take over the process's signals and poll ten times a second.
         await server.startup(sockets=[listener])
         try:
-            yield f"http://{HOST}:{listener.getsockname()[1]}"
+            shown = f"[{host}]" if ":" in host else host
+            yield f"http://{shown}:{listener.getsockname()[1]}"
         finally:
             with anyio.CancelScope(shield=True):
                 await _close(server, release)

@@ -4,8 +4,8 @@ A request is read as the lab reads it, then the engine evaluates its prompt and 
 its own, which nobody hears. Our client gets the scripted model's words, with the usage object that
 the engine reported. A refusal of the engine's is passed on as it is.
 
-The engine has two surfaces of which our wires speak: Chat Completions, and Anthropic's Messages,
-which it turns into the same prompt.
+The engine has three surfaces that our wires speak: Chat Completions, OpenAI's Responses and
+Anthropic's Messages, which it turns into the same prompt.
 """
 
 from __future__ import annotations
@@ -22,10 +22,18 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route as Endpoint
 
 from addendum import encoding
-from addendum.lab import anthropic, anthropic_answer, anthropic_shapes, openai_chat, openai_rules
+from addendum.lab import (
+    anthropic,
+    anthropic_answer,
+    anthropic_shapes,
+    openai_chat,
+    openai_responses,
+    openai_responses_rules,
+    openai_rules,
+)
 from addendum.lab.engine.server import Engine, EngineUnavailable
 from addendum.lab.exchange import Call, Refusal, Reply, Switches, json_body
-from addendum.lab.facts import ClaudeModel
+from addendum.lab.facts import ChatModel, ClaudeModel
 from addendum.lab.script import Heard, Script, Spoken, speak
 from addendum.lab.server import serve
 
@@ -91,9 +99,30 @@ def _say_messages(call: Call, body: Json, spoken: Spoken, usage: Json) -> Reply:
     )
 
 
+_RESPONSES = ChatModel(reasons=False)
+
+
+def _read_responses(body: Json) -> openai_responses_rules.ResponsesAsked:
+    if not isinstance(body.get("model"), str):
+        raise Refusal("Missing required parameter: 'model'.", param="model")
+    return openai_responses_rules.read(body, _RESPONSES, additional_tools=False)
+
+
+def _hear_responses(body: Json) -> tuple[Sequence[Heard], Sequence[str]]:
+    asked = _read_responses(body)
+    return openai_responses.heard(asked), asked.offered
+
+
+def _say_responses(call: Call, body: Json, spoken: Spoken, usage: Json) -> Reply:
+    silent = msgspec.structs.replace(spoken, thinking="")
+    items = openai_responses.output(call, _read_responses(body), silent)
+    return openai_responses.reply(call, body, items, usage)
+
+
 CHAT = Surface("/v1/chat/completions", _hear_chat, openai_chat.reply, _refuse_chat)
 MESSAGES = Surface("/v1/messages", _hear_messages, _say_messages, anthropic_answer.refusal)
-SURFACES = (CHAT, MESSAGES)
+RESPONSES = Surface("/v1/responses", _hear_responses, _say_responses, _refuse_chat)
+SURFACES = (CHAT, MESSAGES, RESPONSES)
 
 
 class Relay:
@@ -143,7 +172,8 @@ class Relay:
 def question(body: Json) -> Json:
     """Return what the engine is asked: the same prompt, and one token in answer, at once."""
     asked = {k: v for k, v in body.items() if k not in ("stream_options", "max_completion_tokens")}
-    return {**asked, "stream": False, "max_tokens": 1, "temperature": 0}
+    limit = "max_output_tokens" if "input" in body else "max_tokens"
+    return {**asked, "stream": False, limit: 1, "temperature": 0}
 
 
 def _response(reply: Reply) -> Response:

@@ -53,6 +53,19 @@ ROUTES = {
         certainty="probed",
         max_tokens=1024,
     ),
+    "openai_responses": Route(
+        provider="responses-compatible",
+        model=MODEL,
+        wire="openai_responses",
+        endpoint=Endpoint(base_url="", path="/responses", auth="none"),
+        capabilities=Capabilities(),
+        cache=_CACHE,
+        id_pattern="[a-zA-Z0-9_-]{1,64}",
+        source=_SOURCE,
+        checked="2026-11-30",
+        certainty="probed",
+        max_tokens_field="max_output_tokens",
+    ),
 }
 """The engine's surfaces as routes, by wire; each run gives them their address."""
 

@@ -1,0 +1,75 @@
+"""Keeps credentials out of what is written: files of captures, findings, excerpts.
+
+Two kinds are known: headers that carry them, and texts that have the form of a key wherever they
+stand. A body that holds one is still checked by all its bytes; only what leaves is masked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any, cast
+from urllib.parse import urlsplit, urlunsplit
+
+from addendum.wire.segment import fields, objects
+
+_KEPT = re.compile(r"content-type|content-encoding|user-agent|(?:anthropic|openai)-[a-z-]+")
+_CLOSED = re.compile(r"key|token|auth|cookie|secret|organization|project")
+
+_FORMS = (
+    r"sk-[A-Za-z0-9_-]{16,}",
+    r"(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|hf_|AIza|tvly-|pypi-)[A-Za-z0-9_-]{16,}",
+    r"(?:AKIA|ASIA)[A-Z0-9]{16}",
+    r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+    r"(?<=Bearer )[A-Za-z0-9._~+/-]{16,}=*",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]{16,}",
+    # A field that is called so, as in the servers that a request may name.
+    r'(?<="authorization_token":")[^"\\]{6,}',
+    r'(?<="authorization":")[^"\\]{6,}',
+    r'(?<="api_key":")[^"\\]{6,}',
+)
+_SECRET = rf"(?<![A-Za-z0-9_-])(?:{'|'.join(_FORMS)})"
+_TEXT = re.compile(_SECRET)
+_BYTES = re.compile(_SECRET.encode())
+
+
+def masked(text: str) -> str:
+    """Return a text with each credential in it replaced by as many asterisks."""
+    return _TEXT.sub(lambda match: "*" * len(match.group()), text)
+
+
+def redacted(body: bytes) -> bytes:
+    """Return JSON text with each credential in it replaced.
+
+    The same credential gives the same text, and another one another text, so that what is compared
+    stays what it was.
+    """
+
+    def replace(match: re.Match[bytes]) -> bytes:
+        return b"[redacted %s]" % hashlib.sha256(match.group()).hexdigest()[:6].encode()
+
+    return _BYTES.sub(replace, body)
+
+
+def kept_headers(value: Any) -> dict[str, str]:
+    """Return headers that tell something and keep no secret, with names in lower case.
+
+    Args:
+        value: An object, whose lists hold one value each, or a list of `name` and `value`.
+    """
+    found: dict[str, str] = {}
+    pairs: list[tuple[Any, Any]] = list(fields(value).items())
+    pairs += [(each.get("name"), each.get("value")) for each in objects(value)]
+    for name, given in pairs:
+        listed = cast("list[Any]", given) if isinstance(given, list) else [given]
+        one = listed[0] if listed else None
+        key = str(name).lower()
+        if isinstance(one, str) and _KEPT.fullmatch(key) and not _CLOSED.search(key):
+            found[key] = one
+    return found
+
+
+def bare_address(url: str) -> str:
+    """Return an address without user and query, where credentials may stand."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

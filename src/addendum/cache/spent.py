@@ -1,0 +1,205 @@
+"""What a session's requests cost, from its log: tokens, money, and what was saved.
+
+What a request cost and what no cache would have cost follow from what the provider reported. What
+rebinding would have cost is an estimate: wherever the tools of a request are other ones than those
+of the request before it, a new tool list would have had to be read instead, and with it all that
+this request read from the cache, unless an earlier request with that very list was still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+
+from msgspec import Struct, structs
+
+from addendum.cache.cost import Cost, again, left_in_cache, price, summed
+from addendum.errors import AddendumError
+from addendum.log.events import (
+    AssistantAttempt,
+    AssistantMessage,
+    CompactionFailed,
+    CompactionSummary,
+    EndSeed,
+    Event,
+    RequestContext,
+    RequestHeader,
+    RequestSent,
+)
+from addendum.log.values import ToolSchema, Usage
+from addendum.routes import Route
+
+_LIFETIMES = {"5m": 300, "1h": 3600}
+
+
+class Spent(Struct, frozen=True):
+    """One request that was sent.
+
+    Attributes:
+        n: Its number in the session.
+        turn: Its turn.
+        seq: Its event.
+        route: `provider:model`.
+        purpose: `turn` or `compaction`.
+        inherited: Whether a parent of the session sent it.
+        answered: Whether an answer came to its end.
+        usage: What the provider counted.
+        cost: What it cost; None if that is not known.
+        rebinding: Tokens that a new tool list would have had read again; an estimate. None if
+            that is not known.
+        rebinding_cost: What these would have cost more, in US dollars.
+    """
+
+    n: int
+    turn: int
+    seq: int
+    route: str
+    purpose: str
+    inherited: bool
+    answered: bool
+    usage: Usage
+    cost: Cost | None
+    rebinding: int | None
+    rebinding_cost: Decimal | None
+
+
+class Totals(Struct, frozen=True):
+    """Sums over requests; a figure that one of them does not know is not known.
+
+    Attributes:
+        requests: How many were sent.
+        prompt: Tokens of their prompts.
+        cache_read: Tokens read from the cache.
+        cache_write: Tokens written to it.
+        output: Tokens that came back.
+        cost: What they cost.
+        rebinding: US dollars that rebinding would have cost more; an estimate.
+    """
+
+    requests: int
+    prompt: int | None
+    cache_read: int | None
+    cache_write: int | None
+    output: int | None
+    cost: Cost | None
+    rebinding: Decimal | None
+
+
+class _Left(Struct, frozen=True):
+    at: float
+    tools: tuple[str, ...]
+    tokens: int | None
+
+
+def spent(events: Iterable[Event], route_of: Callable[[str], Route]) -> list[Spent]:
+    """Return the requests of a log with what they cost, in the order in which they were sent.
+
+    Args:
+        events: The log, or at least its events about requests, answers and forks.
+        route_of: Gives a route by the name that a log has; what it does not know has no price.
+    """
+    found: list[Spent] = []
+    waiting: tuple[RequestSent, Event] | None = None
+    contexts: dict[int, RequestContext] = {}
+    routes: dict[str, Route | None] = {}
+    left: dict[str, list[_Left]] = {}
+    tools: tuple[ToolSchema, ...] = ()
+    inherited = 0
+
+    def close(usage: Usage, answered: bool) -> None:
+        nonlocal waiting
+        if waiting is None:
+            return
+        (sent, event), waiting = waiting, None
+        if sent.route not in routes:
+            try:
+                routes[sent.route] = route_of(sent.route)
+            except AddendumError:
+                routes[sent.route] = None
+        route, when = routes[sent.route], event.time / 1000
+        identities = tuple(tool.identity() for tool in tools)
+        before = left.setdefault(sent.route, [])
+        lost: int | None = None
+        if route is not None:
+            context = contexts.get(sent.context_seq)
+            asked = None if context is None else context.ttl
+            lifetime = _LIFETIMES.get(asked or "", route.cache.default_lifetime_s)
+            lost = _lost(before, identities, usage.cache_read, when, lifetime)
+            if answered:
+                tokens, _ = left_in_cache(usage, route.cache)
+                before.append(_Left(when, identities, tokens))
+        more = Decimal(0) if lost == 0 else None
+        if route is not None and lost and usage.prompt is not None:
+            more = again(route, lost, usage.prompt, when)
+        found.append(
+            Spent(
+                sent.number,
+                sent.turn,
+                event.seq,
+                sent.route,
+                sent.purpose,
+                False,
+                answered,
+                usage,
+                None if route is None else price(route, usage, when),
+                lost,
+                more,
+            )
+        )
+
+    for event in events:
+        data = event.data
+        if isinstance(data, RequestHeader):
+            tools = data.header.tools
+        elif isinstance(data, RequestContext):
+            contexts[event.seq] = data
+        elif isinstance(data, RequestSent):
+            close(Usage(), False)
+            waiting = data, event
+        elif isinstance(data, AssistantMessage):
+            close(data.usage, True)
+        elif isinstance(data, AssistantAttempt):
+            close(data.usage, False)
+        elif isinstance(data, CompactionSummary | CompactionFailed):
+            if waiting is not None and waiting[0].purpose == "compaction":
+                close(data.usage, data.route is not None)
+        elif isinstance(data, EndSeed):
+            inherited = len(found)
+    close(Usage(), False)
+    return [structs.replace(each, inherited=True) for each in found[:inherited]] + found[inherited:]
+
+
+def totals(requests: Iterable[Spent]) -> Totals:
+    """Add up requests; those that got no answer and report nothing cost nothing."""
+    counted = [each for each in requests if each.answered or each.usage.prompt is not None]
+
+    def add(name: str) -> int | None:
+        values: list[int | None] = [getattr(each.usage, name) for each in counted]
+        return None if None in values else sum(value or 0 for value in values)
+
+    more = [each.rebinding_cost for each in counted]
+    return Totals(
+        len(counted),
+        add("prompt"),
+        add("cache_read"),
+        add("cache_write"),
+        add("output"),
+        summed(each.cost for each in counted),
+        None if None in more else sum((each or Decimal(0) for each in more), Decimal(0)),
+    )
+
+
+def _lost(
+    before: list[_Left], tools: tuple[str, ...], read: int | None, now: float, lifetime: int
+) -> int | None:
+    """Return the tokens of what was read that a new tool list would have had read again."""
+    if not before or before[-1].tools == tools:
+        return 0
+    if read is None:
+        return None
+    for each in reversed(before):
+        if lifetime and now - each.at > lifetime:
+            break
+        if each.tools == tools:
+            return max(0, read - (each.tokens or 0))
+    return read

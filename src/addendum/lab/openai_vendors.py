@@ -1,0 +1,92 @@
+"""Vendors of Chat Completions on loopback, each by its facts: what it takes, and a cache in steps.
+
+All of them cache prefixes by themselves. What differs is data (`facts.CHAT_VENDORS`): figures,
+where cached tokens are reported, what a name and an id may be, and on Kimi K3 tools in system
+messages, whose names are unique for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from addendum import encoding
+from addendum.lab.exchange import Call, Refusal, Reply, json_body
+from addendum.lab.facts import ChatVendor
+from addendum.lab.openai_cache import SteppedCache
+from addendum.lab.openai_chat import bearer, heard, said, told
+from addendum.lab.openai_rules import ChatDialect, Json, error_body, message_segments, read
+from addendum.lab.script import speak
+from addendum.lab.tokens import count
+
+_KIMI = frozenset({"prompt_cache_options"})
+
+
+class Vendor:
+    """One vendor.
+
+    Args:
+        facts: What it takes, and how it caches.
+    """
+
+    def __init__(self, facts: ChatVendor) -> None:
+        self._facts = facts
+        self._cache = SteppedCache(minimum=facts.minimum)
+
+    def handle(self, call: Call) -> Reply:
+        """Answer a request; a refusal is an answer too."""
+        try:
+            return self._answer(call)
+        except Refusal as error:
+            return self.refuse(error)
+
+    def refuse(self, refusal: Refusal) -> Reply:
+        """Return a refusal in the vendor's own error shape."""
+        return Reply(refusal.status, payload=error_body(refusal), refusal=str(refusal))
+
+    def _answer(self, call: Call) -> Reply:
+        facts = self._facts
+        account = bearer(call) if facts.needs_key else ""
+        body = json_body(call)
+        name = str(body.get("model", ""))
+        if not re.fullmatch(facts.models, name):
+            raise Refusal(f"Not found the model {name}", status=404, code="model_not_found")
+        asked = read(body, _dialect(facts))
+        declared = any("tools" in message for message in asked.messages)
+        taken = call.switches.kimi_message_tools and re.fullmatch(facts.message_tools, name)
+        if declared and not taken:
+            raise Refusal("tokenization failed")
+        key = body.get("prompt_cache_key")
+        caches = re.fullmatch(facts.caches, name) and (key or not facts.keyed)
+        cached = 0
+        prompt = count(asked.segments)
+        scope = encoding.canonical([account, name, key, body.get("reasoning_effort")])
+        if caches:
+            found = self._cache.read(asked, key=scope, step=facts.step, now=call.now)
+            cached = min(found, prompt - facts.fresh)
+        spoken = speak(call.script, heard(asked), asked.offered)
+        message = said(call, spoken, reasoning=facts.reasoning, call_ids=facts.own_ids)
+        completion = count(message_segments(message))
+        usage: Json = {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+        }
+        if caches:
+            details = "prompt_token_details" if facts.usage == "detail" else "prompt_tokens_details"
+            usage[details] = {"cached_tokens": cached}
+        reply = told(call, body, message, usage, in_choice=facts.usage == "choice")
+        expires = call.now + facts.lifetime
+        return replace(reply, begin=lambda: self._cache.store(asked, key=scope, expires=expires))
+
+
+def _dialect(facts: ChatVendor) -> ChatDialect:
+    return ChatDialect(
+        roles=("system", "user", "assistant", "tool"),
+        top=_KIMI if facts.message_tools else frozenset(),
+        max_tokens=True,
+        reasoning=frozenset({facts.reasoning}),
+        message_tools=bool(facts.message_tools),
+        names=facts.names,
+        call_ids=facts.call_ids,
+    )
