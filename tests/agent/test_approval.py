@@ -344,7 +344,7 @@ async def test_d12_a_redefined_tool_asks_until_it_was_approved(first: str, tmp_p
         with pytest.raises(ConfigurationError, match="nobody to ask"):
             here.agent(on_redefinition="ask")
         with pytest.raises(ConfigurationError, match="keep"):
-            here.agent(on_redefinition="keep", approval=approval)
+            here.agent(on_redefinition="never", approval=approval)
 
 
 # -- another process ------------------------------------------------------------------------

@@ -10,11 +10,19 @@ from addendum import Agent
 from addendum.agent.exchange import rejected_fields
 from addendum.errors import ProviderRefused
 from addendum.lab.exchange import Switches
+from addendum.lab.runner import run_scenario
+from addendum.lab.scenario import Say
+from addendum.lab.scenario_file import find
 from addendum.lab.server import open_lab
-from addendum.log.events import RequestContext, RouteDowngrade
-from addendum.routes import SYSTEM_ROLE
+from addendum.log.events import RequestContext, RouteDowngrade, ToolResult
+from addendum.routes import MESSAGE_TOOLS, SYSTEM_ROLE, resolve
+from addendum.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
+
+
+def base() -> None:
+    """A tool that is there all the time."""
 
 
 def extra(name: str) -> None:
@@ -26,6 +34,25 @@ def refusal(message: str, code: str | None = None) -> bytes:
     if code:
         error["details"] = {"error_code": code}
     return json.dumps({"type": "error", "error": error}).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("tokenization failed", (MESSAGE_TOOLS,)),
+        ("Unrecognized request argument supplied: messages[6].tools", (MESSAGE_TOOLS,)),
+        ("Missing required parameter: 'messages[6].content'.", (MESSAGE_TOOLS,)),
+        ("All non-assistant messages must contain 'content'", (MESSAGE_TOOLS,)),
+        (
+            '{"loc":["body","messages",6,"system","content"],"msg":"Field required"}',
+            (MESSAGE_TOOLS,),
+        ),
+        ("Invalid schema for function 'x' in tools[0]", ()),
+        ("maximum context length is 9 tokens", ()),
+    ],
+)
+async def test_refused_tools_in_messages_are_told_apart(text: str, found: tuple[str, ...]) -> None:
+    assert rejected_fields(text, {MESSAGE_TOOLS}) == found
 
 
 @pytest.mark.parametrize(
@@ -89,3 +116,100 @@ async def test_an_endpoint_that_knows_no_additional_tools_goes_on_by_dispatch() 
     assert (downgrade.rejected, downgrade.projection) == (("additional_tools",), "dispatch")
     assert [tool["name"] for tool in last["tools"]] == ["extra", "tool_search", "call_tool"]
     assert all(item["type"] == "message" for item in last["input"])
+
+
+# -- whole conversations ---------------------------------------------------------------------
+
+REFUSING = [
+    pytest.param(
+        "anthropic:claude-opus-5-5",
+        Switches(claude_tool_changes="by-reference"),
+        ("in-history", "by-reference"),
+        id="claude by value",
+    ),
+    pytest.param(
+        "anthropic:claude-opus-5-5",
+        Switches(claude_tool_changes="none"),
+        ("dispatch", "by-value"),
+        id="claude at all",
+    ),
+    pytest.param(
+        "deepseek:deepseek-flash",
+        Switches(deepseek_tool_changes=False),
+        ("dispatch", "by-value"),
+        id="deepseek",
+    ),
+    pytest.param(
+        "openai:gpt-6.1-sol",
+        Switches(openai_additional_tools=False),
+        ("dispatch", "by-value"),
+        id="openai items",
+    ),
+    pytest.param(
+        "moonshot:kimi-k3",
+        Switches(kimi_message_tools=False),
+        ("dispatch", "by-value"),
+        id="kimi system messages",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "switches", "told"), REFUSING)
+async def test_an_endpoint_that_refuses_is_downgraded_once_and_known_from_then_on(
+    name: str, switches: Switches, told: tuple[str, str]
+) -> None:
+    scenario, store = find("g2"), MemoryStore()
+    async with open_lab(scenario.script(), switches=switches) as lab:
+        route = resolve(name, base_url=lab.base_url(name.partition(":")[0]), environ={})
+
+        async def played() -> tuple[list[RouteDowngrade], list[tuple[str, str]], int]:
+            before = len(lab.captures)
+            run = await run_scenario(scenario, route, store=store)
+            assert run.report.totals.undeclared_misses == 0 and not run.violations
+            # To its end: every turn of the scenario has its answer.
+            asked = sum(isinstance(step, Say) for step in scenario.steps)
+            assert run.report.requests[-1].turn == asked
+            data = [event.data for log in run.sessions for event in log.events]
+            refused = sum(each.status != 200 for each in lab.captures[before:])
+            return (
+                [each for each in data if isinstance(each, RouteDowngrade)],
+                [
+                    (each.projection, each.definitions)
+                    for each in data
+                    if isinstance(each, RequestContext)
+                ],
+                refused,
+            )
+
+        downgrades, contexts, refused = await played()
+        assert (len(downgrades), refused) == (1, 1)
+        assert (downgrades[0].projection, downgrades[0].definitions) == told
+        assert contexts[0] != told and contexts[-1] == told and len(contexts) == 2
+        # Another session on this endpoint begins where that one went.
+        assert await played() == ([], [told], 0)
+
+
+@pytest.mark.parametrize(("name", "switches", "told"), REFUSING)
+async def test_a_refusal_in_a_compaction_request_is_a_downgrade_too(
+    name: str, switches: Switches, told: tuple[str, str]
+) -> None:
+    async with open_lab() as lab:
+        agent = Agent(name, base_url=lab.base_url(name.partition(":")[0]), tools=[base])
+        async with agent.open("s", store="memory://") as session:
+            await session.run("hello")
+            await session.tools.add(extra)
+            await session.run("and now")
+            # The endpoint is replaced by one that knows less, just before the compaction.
+            lab.switches = switches
+            assert (await session.compact()).startswith("Summary of")
+            data = [event.data for event in session.log.events]
+            (downgrade,) = [each for each in data if isinstance(each, RouteDowngrade)]
+            assert (downgrade.projection, downgrade.definitions) == told
+            assert [each.status for each in lab.captures] == [200, 200, 400, 200]
+            # It goes on, and what was added can be called.
+            await session.run('/call extra {"name":"x"}')
+            results = [
+                each.data for each in session.log.events if isinstance(each.data, ToolResult)
+            ]
+            assert [(each.name, each.code) for each in results] == [("extra", None)]
+            assert [each.status for each in lab.captures[4:]] == [200, 200]

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import anyio
+import anyio.lowlevel
 import pytest
 from tests.agent.stage import CHAT, CLAUDE, breaks, data, fn, names, results, stage, texts
 
 from addendum import encoding
 from addendum.agent.agent import ToolDispatch
+from addendum.agent.approval import definition
+from addendum.agent.results import Notice
+from addendum.agent.session import Session
+from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
 from addendum.log.events import RequestHeader
 from addendum.log.values import ToolSchema
+from addendum.tools.mcp import ServerSpec
 
 pytestmark = pytest.mark.anyio
 
@@ -109,3 +116,85 @@ async def test_a_fork_carries_texts_and_tools_that_were_added_by_hand() -> None:
             await session.run("three")
             assert breaks(session) == []
             assert results(session) == []
+
+
+def _changing() -> tuple[CannedServer, ServerSpec]:
+    schema = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+    made = in_process("files", [CannedTool("read", "Read a file.", schema, "text")])
+    return made, ServerSpec(name="files", server=made)
+
+
+async def _redefine(made: CannedServer) -> None:
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    await made.add(CannedTool("read", "Read a file by its path.", schema, "text"))
+
+
+async def _until_listed(session: Session, made: CannedServer) -> None:
+    """Wait until the session knows of the server's newest list."""
+    with anyio.fail_after(10):
+        before = session.registry.state("files").revision
+        await _redefine(made)
+        while session.registry.state("files").revision == before:
+            await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("route", [CHAT, CLAUDE])
+async def test_d12_keep_goes_on_with_the_definition_that_the_session_has(route: str) -> None:
+    made, spec = _changing()
+    async with stage() as here:
+        agent = here.agent(route, mcp_servers=[spec], on_redefinition="keep")
+        async with here.open(agent) as session:
+            await session.tools.enable("files")
+            await session.run("one")
+            await _until_listed(session, made)
+            told = [each async for each in session.stream("two")]
+            said = [each.text for each in told if isinstance(each, Notice)]
+            assert len(said) == 1 and "goes on with the old definition" in said[0]
+            # The model is told nothing, and the old definition is what calls are checked against.
+            assert len([each for each in data(session) if isinstance(each, RequestHeader)]) == 2
+            prefix = "" if route == CLAUDE else 'call_tool {"name":"files__read","arguments":'
+            for arguments, code in (('{"q":"x"}', None), ('{"path":"x"}', "E9")):
+                ending = "}" if prefix else ""
+                name = prefix or "files__read "
+                await session.run(f"/call {name}{arguments}{ending}")
+                assert results(session)[-1].code == code
+            assert made.calls == [("read", {"q": "x"})]
+            (found,) = session.tools.redefined()
+            assert (found.name, found.action, found.old != found.new) == (
+                "files__read",
+                "keep",
+                True,
+            )
+            assert found.tool is not None and b"path" in bytes(found.tool.parameters)
+        async with here.open(agent) as session:
+            # The call dials the server, which lists what it has by now.
+            ending = "}" if prefix else ""
+            await session.run(f'/call {prefix or "files__read "}{{"q":"y"}}{ending}')
+            assert results(session)[-1].code is None
+            assert session.registry.state("files").revision
+            await session.run("four")
+            assert len(session.tools.redefined()) == 1
+            assert b"by its path" not in session.sent[-1].body
+        assert here.judged(route).totals.misses == 0
+        # Another conversation has no old definition to keep.
+        async with here.open(agent, "other") as session:
+            await session.tools.enable("files")
+            await session.run("one")
+            assert b"by its path" in session.sent[-1].body
+            assert session.tools.redefined() == ()
+
+
+async def test_d12_the_log_names_the_old_and_the_new_definition() -> None:
+    async with stage() as here:
+        async with here.open(here.agent(CLAUDE)) as session:
+            await session.run("one")
+            await session.tools.add(fn("web", 1))
+            await session.run("two")
+            await session.run("three")
+            (found,) = session.tools.redefined()
+            assert (found.old, found.new) == (definition(fn("web").schema), _digest("web", 1))
+            assert found.action == "accept" and found.tool is None
+
+
+def _digest(name: str, version: int) -> str:
+    return definition(fn(name, version).schema)

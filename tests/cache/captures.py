@@ -7,11 +7,14 @@ padded to a multiple of four bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from addendum import encoding
+from addendum.cache.capture import Capture
+from addendum.cache.capture_files import iter_captures
 from addendum.cache.record import Declared, RequestRecord
 from addendum.cache.rules import CacheRules
 from addendum.log.events import Usage
@@ -31,6 +34,11 @@ HOUR: Json = {"type": "ephemeral", "ttl": "1h"}
 
 def count(segment: Segment) -> int:
     return segment.size // 4
+
+
+def read_captures(path: Path) -> list[Capture]:
+    """Read a file of requests whole."""
+    return [each for each in iter_captures(path) if isinstance(each, Capture)]
 
 
 def _padded(make: Callable[[str], Json], word: str, tokens: int) -> Json:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cache.captures import read_captures
 
-from addendum.cache import capture_files
-from addendum.cache.capture_files import read_captures
+from addendum.cache import capture_archives, capture_files
+from addendum.cache.capture_files import iter_captures
 from addendum.cache.reported import usage_in, usage_of
 from addendum.errors import ContentError
 from addendum.log.values import Usage
@@ -258,7 +259,7 @@ def test_a_file_that_is_not_there_or_too_large_is_one_line(
     monkeypatch.setattr(capture_files, "MAX_WHOLE", 10)
     with pytest.raises(ContentError, match="over the limit of 10"):
         read_captures(written(tmp_path, json.dumps([CHAT])))
-    monkeypatch.setattr(capture_files, "MAX_YAML", 10)
+    monkeypatch.setattr(capture_archives, "MAX_YAML", 10)
     with pytest.raises(ContentError, match="over the limit of 10"):
         read_captures(written(tmp_path, "interactions: []"))
 
@@ -318,3 +319,24 @@ def test_an_answer_that_cannot_be_unpacked_is_unknown() -> None:
 def test_usage_in_our_words_refuses_what_is_no_count() -> None:
     assert usage_of("openai_chat", {"prompt": -1, "cache_read": 2.5, "output": "x"}) == Usage()
     assert usage_of("openai_chat", None) == Usage()
+
+
+def test_lines_out_of_order_are_read_one_at_a_time_by_their_places(tmp_path: Path) -> None:
+    lines = [json.dumps({"time": at, "body": {**CHAT, "user": str(at)}}) for at in (3, 1, 2)]
+    path = written(tmp_path, "\ufeff" + lines[0] + "\n\n" + "\r\n".join(lines[1:]))
+    found = read_captures(path)
+    assert [json.loads(each.body)["user"] for each in found] == [
+        "1",
+        "2",
+        "3",
+    ]
+    assert [each.where for each in found] == [f"{path}:3", f"{path}:4", f"{path}:1"]
+
+
+def test_a_file_is_read_no_further_than_it_is_asked_for(tmp_path: Path) -> None:
+    path = written(tmp_path, f"{GOOD}\n{GOOD}\nnothing")
+    reading = iter_captures(path)
+    assert next(reading).where == f"{path}:1"
+    assert next(reading).where == f"{path}:2"
+    with pytest.raises(ContentError, match=":3: not valid JSON"):
+        next(reading)

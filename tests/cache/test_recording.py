@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from tests.cache.captures import read_captures
 
-from addendum.cache.capture_files import read_captures
 from addendum.cache.recording import RecordingTransport
 from addendum.lab.server import open_lab
 

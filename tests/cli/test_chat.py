@@ -86,6 +86,41 @@ def test_a_server_is_switched_and_its_tool_called(tmp_path: Path) -> None:
         at = shown.index(each, at) + len(each)
 
 
+def test_a_prompt_of_a_server_is_sent_as_a_message(tmp_path: Path) -> None:
+    rich = {"command": sys.executable, "args": ["-m", "tests.tools.rich_server"]}
+    shown = chat(
+        "/prompt\n/mcp on rich\n/prompt\n/prompt rich write topic='heavy rain' tone=calm\n"
+        "/prompt rich\n/prompt rich write topic\n/prompt rich 'write\n/prompt rich write\n",
+        *("--route", ROUTE, "--mcp", servers(tmp_path, rich=rich)),
+        code=1,
+    )
+    told = [
+        "no server that is on offers prompts",
+        "rich is on",
+        "rich empty\n",
+        "rich write topic [tone]: Write of it.\n",
+        "> Write of heavy rain, calm. <turn_instructions>\n",
+        "I heard: 'Write of heavy rain, calm.",
+        "write /prompt, or /prompt SERVER NAME ARGUMENT=TEXT ...",
+        "write /prompt, or /prompt SERVER NAME ARGUMENT=TEXT ...",
+        "a quotation mark has no end",
+        "error: prompt 'write' needs the argument 'topic'; give it",
+    ]
+    at = 0
+    for each in told:
+        assert each in shown[at:], f"{each!r} not behind\n{shown[at:]}"
+        at = shown.index(each, at) + len(each)
+
+
+def test_resources_are_read_where_that_is_asked_for(tmp_path: Path) -> None:
+    rich = {"command": sys.executable, "args": ["-m", "tests.tools.rich_server"], "on": True}
+    shown = chat(
+        '/call read_resource {"server": "rich", "uri": "mem://notes"}\n',
+        *("--route", ROUTE, "--resources", "--mcp", servers(tmp_path, rich=rich)),
+    )
+    assert "← read_resource: [resource mem://notes] my note" in shown
+
+
 def test_a_server_that_is_down_is_one_line_and_the_chat_goes_on(tmp_path: Path) -> None:
     file = servers(tmp_path, gone={"command": str(tmp_path / "no-such-program")})
     shown = chat("/mcp on gone\nhello\n/mcp\n", "--route", ROUTE, "--mcp", file)
@@ -106,7 +141,7 @@ def test_a_name_that_is_no_server_is_one_line(tmp_path: Path) -> None:
 
 def test_an_unknown_command_is_not_sent() -> None:
     shown = chat("/nope now\n//nope now\n/help\n", "--route", ROUTE)
-    assert "no command /nope; there are /mcp /tools /route /why /help /quit" in shown
+    assert "no command /nope; there are /mcp /tools /prompt /route /why /help /quit" in shown
     assert "I heard: '/nope now'" in shown
     assert "/mcp on NAME" in shown
 
@@ -223,6 +258,8 @@ def test_the_line_that_goes_on_repeats_what_the_session_does_not_know() -> None:
         "--store memory://"
     )
     assert Wanted(lab=True).again("s-1") == "addendum chat --session s-1 --lab"
+    shown = Wanted(lab=True, resources=True).again("s-1")
+    assert shown == "addendum chat --session s-1 --lab --resources"
 
 
 # -- what cannot be -------------------------------------------------------------------------

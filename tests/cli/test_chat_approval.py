@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 from click.testing import CliRunner
 from tests.cli.terminal_process import in_terminal
@@ -15,7 +17,10 @@ from addendum.agent.approval import KINDS, Pending
 from addendum.cli.chat_approval import ask_about
 from addendum.cli.chat_room import default_mode
 from addendum.cli.main import main
+from addendum.log.events import ToolCall, ToolResult
+from addendum.log.session_log import SessionLog
 from addendum.routes import resolve
+from addendum.stores import open_store
 
 ROUTE = "anthropic:claude-opus-5-5"
 CHANGING = {"command": sys.executable, "args": ["-m", "addendum.lab.mcp_servers", "--changing"]}
@@ -117,6 +122,79 @@ def test_ctrl_c_at_the_question_leaves_a_session_that_goes_on(tmp_path: Path) ->
         assert "changing__grow has answered." in second.prompt()
         second.press("d")
         assert second.end() == 0
+
+
+DISPATCHED = '/call call_tool {"name": "changing__grow", "arguments": {}}'
+QUESTION = "in this session: "
+
+
+def _in_chat(place: Path, session: str) -> list[str]:
+    return [
+        *("chat", "--lab", "--mcp", servers(place), "--session", session, "--ask", "always"),
+        *("--route", "openai-chat:gpt-4.1", "--store", f"sqlite:///{place}/chat.db"),
+    ]
+
+
+def test_the_keyboard_denies_edits_and_approves_what_came_through_the_dispatcher(
+    tmp_path: Path,
+) -> None:
+    with in_terminal(_in_chat(tmp_path, "keys"), home=tmp_path) as terminal:
+        terminal.prompt()
+        terminal.say("/mcp on changing")
+
+        def asked() -> None:
+            terminal.type(DISPATCHED)
+            # The real tool and its own arguments: nothing of the dispatcher.
+            question = terminal.expect(QUESTION)
+            assert "? changing__grow {}" in question and "? call_tool" not in question
+
+        asked()
+        terminal.type("n not while I look")
+        assert "Blocked: not while I look" in terminal.prompt()
+        asked()
+        terminal.type("e")
+        terminal.expect("arguments, as a JSON object: ")
+        terminal.type('{"x": ')
+        terminal.expect(QUESTION)
+        terminal.type("e")
+        terminal.expect("arguments, as a JSON object: ")
+        terminal.type("{}")
+        assert "← changing__grow: 3 tools" in terminal.prompt()
+        asked()
+        terminal.type("y")
+        assert "← changing__grow: 4 tools" in terminal.prompt()
+        terminal.press("d")
+        assert terminal.end() == 0
+
+
+def test_a_terminal_that_is_closed_at_the_question_leaves_the_call_waiting(tmp_path: Path) -> None:
+    arguments = _in_chat(tmp_path, "closed")
+    with in_terminal(arguments, home=tmp_path) as first:
+        first.prompt()
+        first.say("/mcp on changing")
+        first.type(DISPATCHED)
+        first.expect(QUESTION)
+        first.hang_up()
+        assert first.process.wait(30) == 128 + signal.SIGHUP
+
+    async def log() -> SessionLog:
+        store = await open_store(f"sqlite:///{tmp_path}/chat.db")
+        try:
+            return SessionLog.load("closed", await store.read("closed"))
+        finally:
+            await store.aclose()
+
+    waits = anyio.run(log)
+    assert waits.asked is not None and len(waits.unanswered) == 1
+    with in_terminal(arguments, home=tmp_path) as second:
+        assert "? changing__grow {}" in second.expect(QUESTION)
+        second.type("y")
+        assert "← changing__grow: 3 tools" in second.prompt()
+        second.press("d")
+        assert second.end() == 0
+    data = [event.data for event in anyio.run(log).events]
+    assert len([each for each in data if isinstance(each, ToolCall)]) == 1
+    assert [each.is_error for each in data if isinstance(each, ToolResult)] == [False]
 
 
 def test_arguments_are_shown_in_full_and_safely(capsys: pytest.CaptureFixture[str]) -> None:

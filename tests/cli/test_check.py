@@ -35,7 +35,14 @@ def test_d10_requests_that_only_grow_hold(tmp_path: Path) -> None:
     file = written(tmp_path, request("9", "a"), request("9", "a", "b", "c"))
     assert call("check", file).stdout == "2 requests in 1 conversation: all rules hold\n"
     found = told("check", file)
-    assert found == {"holds": True, "requests": 2, "conversations": 1, "findings": []}
+    assert found == {
+        "holds": True,
+        "requests": 2,
+        "conversations": 1,
+        "findings": [],
+        "more": 0,
+        "notes": [],
+    }
 
 
 def test_d10_a_break_of_anybodys_is_told_with_its_place_and_cause(tmp_path: Path) -> None:
@@ -44,7 +51,7 @@ def test_d10_a_break_of_anybodys_is_told_with_its_place_and_cause(tmp_path: Path
     assert shown == [
         f"{file}:2: V2 system[0].text: the prompt text changed: 'It is 9:01.' became "
         f"'It is 9:02.'; it followed {file}:1",
-        "2 requests in 1 conversation: 1 findings",
+        "2 requests in 1 conversation: 1 finding",
     ]
     (found,) = told("check", file, code=1)["findings"]
     assert (found["rule"], found["cause"], found["where"]) == ("V2", "system", f"{file}:2")
@@ -109,7 +116,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def exported(folder: Path, session: str, form: str) -> str:
     path = folder / f"{session}.{form}"
-    path.write_text(call("export", session, "--format", form, "--store", url(folder)).stdout)
+    path.write_text(call("export", session, f"--{form}", "--store", url(folder)).stdout)
     return str(path)
 
 
@@ -140,7 +147,7 @@ def test_an_export_holds_the_very_bytes_and_no_secret(
     body = json.dumps(lines[1]["body"], separators=(",", ":"), ensure_ascii=False)
     assert len(body.encode()) == seen["b"]["bytes"]
     assert lines[1]["usage"]["cache_read"] == seen["b"]["cache_read"]
-    har = json.loads(call("export", "told-", "--format", "har", "--store", url(folder)).stdout)
+    har = json.loads(call("export", "told-", "--har", "--store", url(folder)).stdout)
     assert [len(each["request"]["postData"]["text"]) for each in har["log"]["entries"]][1] == len(
         body
     )

@@ -59,7 +59,12 @@ def test_the_sessions_of_a_store_are_listed(store: str) -> None:
     assert child["events"] > parent["events"]
     lines = call("sessions", "--store", store).stdout.splitlines()
     assert max(len(line) for line in lines) <= 80
-    assert lines[0].startswith("session") and len(lines) == 3
+    assert lines[0].startswith("session") and len(lines) == 4 and lines[-1].startswith("* an est")
+    # What a fork inherited was paid for by its parent.
+    assert (parent["totals"]["requests"], child["totals"]["requests"]) == (8, 1)
+    for row in rows:
+        assert row["totals"]["prompt_tokens"] > 0 and row["totals"]["cost"] > 0
+        assert row["totals"]["estimated"] == ["rebinding_cost"]
     assert told("sessions", env={"ADDENDUM_STORE": store})["sessions"] == rows
 
 
@@ -119,6 +124,12 @@ def test_a_session_is_told_in_lines_with_figures_and_changes_in_their_place(stor
     assert any("barred failed (E5)" in text for _, text in said("result"))
     first = said("request")[0][1]
     assert first.startswith("1: prompt ") and ", read 0, written " in first
+    assert said("cost")[0][1].startswith("$")
+    assert any("rebinding about $" in text for _, text in said("cost"))
+    # The tools of `files` were told, and are gone.
+    assert any("dead weight about " in text for _, text in said("cost"))
+    assert lines[-2].startswith("1 requests: prompt ")
+    assert "saved against no cache " in lines[-1] and "against rebinding about $" in lines[-1]
 
 
 def test_a_session_as_json_has_its_events_and_requests(store: str) -> None:
@@ -133,6 +144,17 @@ def test_a_session_as_json_has_its_events_and_requests(store: str) -> None:
     assert all(request["answered"] for request in shown["requests"])
     assert shown["requests"][1]["cache_read"] == shown["requests"][0]["prompt_tokens"]
     assert [each["reason"] for each in shown["requests"][-1]["breaks"]] == ["compaction"]
+    sums = shown["totals"]
+    for field in ("prompt_tokens", "cache_read", "cache_write", "output"):
+        assert sums[field] == sum(request[field] for request in shown["requests"])
+    for field in ("cost", "saved", "rebinding_cost"):
+        assert sums[field] == pytest.approx(sum(request[field] for request in shown["requests"]))
+    dead = [request["dead_weight"] for request in shown["requests"]]
+    # `files` went off in the third turn; the compaction dropped its definitions.
+    assert [weight > 0 for weight in dead] == [False] * 4 + [True] * 3 + [False]
+    lost = [request["rebinding_tokens"] for request in shown["requests"]]
+    assert [tokens > 0 for tokens in lost] == [False, False, True, False, True] + [False] * 3
+    assert lost[2] == shown["requests"][2]["cache_read"]
 
 
 def test_an_id_may_be_shortened_as_long_as_it_fits_one(store: str) -> None:
@@ -185,8 +207,8 @@ def test_d8_the_tools_of_every_moment_are_told(store: str) -> None:
     results = [e["seq"] for e in events if e["data"]["type"] == "tool/result"]
     assert at(0) == {}
     assert at(headers[0]) == {"look": ("active", 1, 0), "barred": ("disabled", 1, 0)}
-    assert at(headers[1])["files__read"] == ("deferred", 2, 0)
-    assert at(results[2])["files__read"] == ("deferred", 2, 2)
+    assert at(headers[1])["files__read"] == ("active", 2, 0)
+    assert at(results[2])["files__read"] == ("active", 2, 2)
     last = told("tools", parent, "--store", store)
     assert last["at"] == len(events) - 1
     now = {tool["name"]: tool for tool in last["tools"]}
@@ -202,7 +224,7 @@ def test_d8_the_tools_of_every_moment_are_told(store: str) -> None:
     assert now["barred"]["calls"] == 0
     lines = call("tools", parent, "--store", store).stdout.splitlines()
     assert max(len(line) for line in lines) <= 80
-    assert lines[0].split() == ["tool", "state", "server", "since", "(event)", "calls"]
+    assert lines[0].split() == ["tool", "state", "server", "since", "(event)", "calls", "weight"]
     assert "the log ends at event" in complaint("tools", parent, "--at", "99999", "--store", store)
 
 

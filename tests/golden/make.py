@@ -16,6 +16,8 @@ from typing import Any
 
 import anyio
 from tests.agent.stage import fn, server, stage
+from tests.agent.test_result_files import SCRIPT as LOOKING
+from tests.agent.test_result_files import eyes
 
 from addendum.agent.requests import RENDERING
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
@@ -37,6 +39,7 @@ class Golden:
     route: str
     tool_changes: str = "auto"
     tail: str = "auto"
+    files: bool = False
 
 
 GOLDEN = (
@@ -48,6 +51,22 @@ GOLDEN = (
     Golden("openai-responses", "openai:gpt-6.1-sol"),
     Golden("bedrock-converse", "bedrock:anthropic.claude-opus-5-5"),
     Golden("gemini", "gemini:gemini-3.8-flash"),
+    Golden("kimi", "moonshot:kimi-k3"),
+    Golden("openrouter-kept", "openrouter:anthropic/claude-opus-5.5"),
+    Golden("openrouter-moved", "openrouter:anthropic/claude-opus-5"),
+    Golden("deepseek-chat", "deepseek-chat:deepseek-flash"),
+    Golden("vertex-claude", "vertex-claude:claude-opus-5-5"),
+    *(
+        Golden(f"files-{name}", route, files=True)
+        for name, route in (
+            ("anthropic", "anthropic:claude-opus-5-5"),
+            ("bedrock", "bedrock:anthropic.claude-opus-5-5"),
+            ("chat", "openai-chat:gpt-4.1"),
+            ("deepseek", "deepseek:deepseek-flash"),
+            ("gemini", "gemini:gemini-3.8-flash"),
+            ("responses", "openai:gpt-6.1-sol"),
+        )
+    ),
 )
 
 
@@ -70,8 +89,20 @@ SCRIPT = Script(
 )
 
 
+async def with_files(golden: Golden) -> Sequence[bytes]:
+    """Return the stored log of a conversation whose tools give images and a document."""
+    async with stage(LOOKING) as here:
+        agent = here.agent(golden.route, instructions="You help.", mcp_servers=[eyes()])
+        async with here.open(agent) as session:
+            for text in ("see", "see plain read", "bye"):
+                await session.run(text)
+        return await here.store.read("s")
+
+
 async def written(golden: Golden) -> Sequence[bytes]:
     """Return the stored log of a conversation that has every kind of block that a route takes."""
+    if golden.files:
+        return await with_files(golden)
     async with stage(SCRIPT) as here:
         options: dict[str, Any] = {
             "instructions": "You help.",

@@ -39,7 +39,43 @@ KINDS = {
     "openai-chat": ("<tool_update>", '"tool_call_id"', "call_tool", "prompt_cache_key"),
     "openai-responses": ('"additional_tools"', '"function_call_output"', '"reasoning"'),
     "bedrock-converse": ('"cachePoint"', '"toolUse"', '"toolResult"', '"reasoningContent"'),
+    "kimi": (
+        '{"role":"system","tools":[{"type":"function"',
+        "Available again: ",
+        "do not call: ",
+        '"reasoning_content"',
+        "prompt_cache_key",
+    ),
+    "openrouter-kept": (
+        '"cache_control":{"type":"ephemeral"}',
+        '"reasoning_details":[{"type":"reasoning.text"',
+        '"session_id"',
+        "<turn_instructions>\\nBe brief.",
+    ),
+    "openrouter-moved": (
+        '"cache_control":{"type":"ephemeral"}',
+        # Behind the first message of all, in front of every later one.
+        '"text":"one","cache_control":{"type":"ephemeral"}}]},{"role":"user","content":[{"type":"text",'
+        '"text":"<turn_instructions>',
+        "call_tool",
+    ),
+    "deepseek-chat": ('"reasoning_content"', '"tool_calls"', "call_tool"),
+    "vertex-claude": (
+        '"anthropic_version":"vertex-2023-10-16"',
+        '"type":"tool_reference"',
+        '"defer_loading":true',
+    ),
     "gemini": ('"functionCall"', '"functionResponse"', '"thoughtSignature"'),
+    "files-anthropic": ('"type":"image","source"', '"type":"document","source"'),
+    "files-bedrock": ('"image":{"format":"png"', '"document":{"format":"pdf","name":"file 1"'),
+    "files-chat": (
+        '"type":"image_url"',
+        '"file":{"filename":"document.pdf"',
+        "[not shown: 2; this model",
+    ),
+    "files-deepseek": ("[not shown: 1, 2; this model is shown no such files here]",),
+    "files-gemini": ('"parts":[{"inlineData":{"mimeType":"image/png"', "application/pdf"),
+    "files-responses": ('"type":"input_image"', '"type":"input_file"'),
 }
 """What each conversation has to show, so that it pins what it is there for."""
 

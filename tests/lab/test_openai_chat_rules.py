@@ -379,7 +379,7 @@ async def test_a_key_is_required_and_a_model_has_to_exist(lab: Lab) -> None:
         [USER, calls(call("c1"), call("c2")), answer("c2"), answer("c1"), USER],
         [USER, calls(call(), content="text"), answer(), {"role": "developer", "content": "d"}],
         [USER, calls(call(arguments="not json")), answer()],
-        [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}],
+        [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://p"}}]}],
         [USER, {"role": "assistant", "content": "last"}],
     ],
 )

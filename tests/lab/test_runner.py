@@ -14,7 +14,7 @@ from addendum.lab.runner import run_scenario
 from addendum.lab.scenario import Say, Scenario
 from addendum.lab.scenario_file import find, load
 from addendum.lab.server import Switches, open_lab
-from addendum.log.events import RequestHeader, ToolResult
+from addendum.log.events import RequestHeader, ToolCall, ToolResult
 from addendum.stores import open_store
 
 pytestmark = pytest.mark.anyio
@@ -51,6 +51,57 @@ def fails(run: Run) -> str:
     """What is wrong with a run, for the message of an assertion."""
     misses = [row for row in run.report.requests if row.miss is not None]
     return f"{run.route} {run.violations[:3]} {misses[:3]}"
+
+
+@pytest.mark.parametrize("route", [CLAUDE, CHAT])
+async def test_calls_that_wait_are_decided_as_written_over_a_restart_too(
+    route: str, tmp_path: Path
+) -> None:
+    run = await run_scenario(
+        scenario(
+            tmp_path,
+            """
+  - decide: {approve: look}
+  - user: Two.
+    model:
+      - calls:
+          - {tool: look, arguments: {q: a}}
+          - {tool: files__read}
+          - {tool: write}
+      - calls: [{tool: look, arguments: {q: b}}]
+      - {text: Second.}
+  - restart: true
+  - decide: [{edit: look, arguments: {q: c}}, {deny: read, text: not that}, {approve: write}]
+  - decide: {respond: look, text: I looked myself}
+  - user: Three.
+    model: [{text: Third.}]
+""",
+        ),
+        route,
+    )
+    assert run.holds, fails(run)
+    (log,) = run.sessions
+    data = [event.data for event in log.events]
+    results = [each for each in data if isinstance(each, ToolResult)]
+    assert [(each.name, each.text.split(" ")[0]) for each in results] == [
+        ("look", "seen"),
+        ("look", "seen"),
+        ("files__read", "Blocked:"),
+        ("files__write", "done"),
+        ("look", "I"),
+    ]
+    ran = [each.arguments for each in data if isinstance(each, ToolCall) and each.name == "look"]
+    assert ran == ['{"q":"a"}', '{"q":"c"}']
+
+
+async def test_a_decision_that_is_missing_or_that_nobody_waits_for_is_an_error(
+    tmp_path: Path,
+) -> None:
+    two = "  - user: Two.\n    model: [{text: Second.}]\n"
+    with pytest.raises(ConfigurationError, match=r"put a `decide` step in front of .*'Two.'"):
+        await run_scenario(scenario(tmp_path, f"{two}  - decide: {{approve: look}}"), CLAUDE)
+    with pytest.raises(ConfigurationError, match="no call of write waits"):
+        await run_scenario(scenario(tmp_path, "  - decide: {approve: write}"), CLAUDE)
 
 
 # -- what must be shown -------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from addendum.lab.exchange import Switches
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.lab.server import Clock, Lab
-from addendum.log.events import Event
+from addendum.log.events import Event, ToolResult
 from addendum.log.values import ToolSchema
 from addendum.routes import resolve
 from addendum.stores import MemoryStore
@@ -68,7 +68,10 @@ NAMES = ("alpha", "beta", "gamma", "delta")
 OWN = "calc"
 """A tool of the agent's own: bound in the head, and redefined in the midst of it."""
 
-MARKED = ("settings", "rehead", "blank", "revert", "fail_compact", "weaken")
+HIDDEN = "hidden"
+"""A deferred tool of the agent's own, which only a search shows."""
+
+MARKED = ("settings", "rehead", "blank", "revert", "fail_compact", "weaken", "find")
 """Moves that are counted by themselves."""
 
 
@@ -126,6 +129,7 @@ class Driver:
         self.removed_once: set[str] = set()
         self.refused: set[str] = set()
         self.server_on = False
+        self.found = False
         self.away = False
         self.went_away = False
         self.updated = False
@@ -137,7 +141,7 @@ class Driver:
         tools = (
             []
             if home.empty
-            else [function("web_search"), function("hidden", deferred=True), function("calc")]
+            else [function("web_search"), function(HIDDEN, deferred=True), function("calc")]
         )
         self.agent = Agent(
             self._route(home.route),
@@ -310,6 +314,10 @@ class Driver:
     async def _do_rehead(self, session: Session) -> None:
         session.rehead()
 
+    async def _do_find(self, session: Session) -> None:
+        if not self.home.empty:
+            await self._turn(session, ["find", "hidden"])
+
     async def _do_weaken(self, session: Session) -> None:
         # From here on the endpoints refuse what they took: the next change goes a rung down.
         once = self.lab.switches.claude_tool_changes == "by-value"
@@ -338,13 +346,17 @@ class Driver:
     # -- turns ------------------------------------------------------------------------------
 
     def offered(self) -> set[str]:
-        names = self.own | self.active
+        names = self.own | self.active | ({HIDDEN} if self.found else set())
         return names | (FILES if self.server_on else set())
 
     def _calls(self, what: str) -> tuple[ScriptCall, ...]:
         offered = sorted(self.offered() - {"tool_search"})
         gone = sorted({*NAMES, "files__read"} - self.offered())
         match what:
+            case "find":
+                return (ScriptCall("tool_search", {"query": HIDDEN}),)
+            case "hidden":
+                return (ScriptCall(HIDDEN, {}),)
             case "one" if offered:
                 return (ScriptCall(offered[len(offered) // 2], {}),)
             case "last" if offered:
@@ -371,13 +383,22 @@ class Driver:
         number = max((sent.number for sent in self.sent), default=0)
         with contextlib.suppress(AddendumError):
             await session.run(text)
+        finds = "find" in rounds
         for sent in session.sent:
             if sent.number > number:
+                if finds and sent.number > number + 1:
+                    # The step behind the one that searched says what was found.
+                    self.found = self.found or _found(session)
                 self.causes[sent.number] = [*self.moves, *(["weaken"] if self.weaker else [])]
                 self.callable[sent.number] = self.offered()
                 self.moves = [] if sent.answered else [*self.moves, "failed"]
         if self.away:
             self.went_away = True
+
+
+def _found(session: Session) -> bool:
+    results = (event.data for event in session.log.events if isinstance(event.data, ToolResult))
+    return any(each.name == "tool_search" and not each.is_error for each in results)
 
 
 @contextlib.asynccontextmanager

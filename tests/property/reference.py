@@ -39,8 +39,9 @@ def blocks(body: bytes, context: RequestContext) -> list[Block]:
     for message in value.get("messages", []):
         role = message["role"]
         if context.wire == "openai_chat":
-            if not (context.tail == "moved" and _is_tail(message.get("content"))):
-                found.append((role, _bare(message)))
+            if not (moved and _is_tail(_text(message) or message.get("content"))):
+                gone = REASONING if moved and context.reasoning_bound else ()
+                found.append((role, _bare({k: v for k, v in message.items() if k not in gone})))
             continue
         for block in _content(message["content"]):
             if (
@@ -69,6 +70,7 @@ def _text(item: dict[str, Any]) -> str:
     return "".join(part["text"] for part in content) if isinstance(content, list) else ""
 
 
+REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 MARKS = ("cache_control", "prompt_cache_breakpoint")
 
 
@@ -96,8 +98,16 @@ def callable_names(body: bytes) -> set[str]:
             names.add(tool["function"]["name"] if "function" in tool else tool["name"])
     if "input" in value:
         return _callable_by_items(value["input"], names)
+    defined = set(names)
     for message in value["messages"]:
         content = message.get("content")
+        if "tools" in message:
+            added = {tool["function"]["name"] for tool in message["tools"]}
+            assert not added & defined, "a name is defined twice"
+            defined |= added
+            names |= added
+        elif message["role"] == "system" and str(content).endswith("stay available."):
+            names = defined - _off(str(content))
         if content is None:
             continue
         for block in _content(content):
@@ -115,6 +125,11 @@ def callable_names(body: bytes) -> set[str]:
     return names - {"tool_search", "call_tool", "deferred_tools_placeholder"}
 
 
+def _off(notice: str) -> set[str]:
+    found = re.search(r"do not call: ([^.]*)\.", notice)
+    return set(found[1].split(", ") if found else [])
+
+
 def _callable_by_items(items: list[dict[str, Any]], names: set[str]) -> set[str]:
     defined = set(names)
     for item in items:
@@ -123,8 +138,7 @@ def _callable_by_items(items: list[dict[str, Any]], names: set[str]) -> set[str]
             defined |= added
             names |= added
         elif item.get("role") == "developer" and _text(item).endswith("stay available."):
-            found = re.search(r"do not call: ([^.]*)\.", _text(item))
-            names = defined - set(found[1].split(", ") if found else [])
+            names = defined - _off(_text(item))
         elif _text(item).startswith("<tool_update>"):
             update = json.loads(_text(item)[len("<tool_update>") : -len("</tool_update>")])
             for kind in ("added", "changed"):
@@ -171,6 +185,10 @@ def allowed(context: RequestContext, moves: set[str]) -> set[str]:
     exact = context.projection in ("in-history", "addition-only") and (
         context.definitions == "by-reference"
     )
+    if context.projection == "addition-only" and context.readd == "text":
+        if moves & {"redefine", "revert", "add"} and context.definitions == "by-value":
+            # Nothing can replace a definition but another one in its place.
+            reasons.add("redefinition")
     if context.projection == "rebind":
         if moves & CHANGES:
             reasons.add("rebinding")

@@ -11,9 +11,9 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from tests.property.driver import MARKED, NAMES, OWN, Home, Move, Played, playing
+from tests.property.driver import HIDDEN, MARKED, NAMES, OWN, Home, Move, Played, playing
 from tests.property.judging import judged
-from tests.property.reference import allowed, blocks, callable_names, extends
+from tests.property.reference import REASONING, allowed, blocks, callable_names, extends
 
 from addendum.agent.requests import Sent
 from addendum.log.events import (
@@ -55,6 +55,17 @@ HOMES = [
     ),
     Home("nova", "bedrock:amazon.nova-pro-v1:0", "openai-chat:gpt-4.1"),
     Home("gemini", "gemini:gemini-3.8-flash", "bedrock:anthropic.claude-opus-5-5"),
+    Home("kimi", "moonshot:kimi-k3", "anthropic:claude-opus-5-5"),
+    Home("openrouter", "openrouter:anthropic/claude-opus-5", "deepseek-chat:deepseek-flash"),
+    Home(
+        "openrouter-moved",
+        "openrouter:anthropic/claude-opus-5.5",
+        "moonshot:kimi-k3",
+        "auto",
+        "moved",
+    ),
+    Home("deepseek-chat", "deepseek-chat:deepseek-flash", "openrouter:qwen/qwen3-max"),
+    Home("vertex-claude", "vertex-claude:claude-opus-5-5", "mistral:mistral-large-4"),
 ]
 
 # ADDENDUM_EXAMPLES asks for that many other histories; ADDENDUM_HISTORIES for fewer of the same.
@@ -119,6 +130,7 @@ special: st.SearchStrategy[list[Move]] = st.one_of(
     moves("blank"),
     moves("rewind", "fail_compact"),
     moves("weaken"),
+    moves("find"),
     st.just([("redefine", OWN), ("turn", []), ("revert", OWN)]),
 )
 """Moves that would be rare among all the others."""
@@ -237,8 +249,12 @@ def check_callable(played: Played) -> None:
             expected = played.callable[sent.number] - {"tool_search"}
             if sent.context.projection == "rebind" and not played.home.empty:
                 # Flags mean nothing there: what is active is offered.
-                expected |= {"hidden"}
-            assert callable_names(sent.body) == expected, f"request {sent.number}"
+                expected |= {HIDDEN}
+            offered = callable_names(sent.body)
+            if sent.context.projection == "dispatch":
+                # Nothing is bound there: what was found is called through the dispatcher.
+                expected, offered = expected - {HIDDEN}, offered - {HIDDEN}
+            assert offered == expected, f"request {sent.number}"
 
 
 def check_replay(played: Played) -> None:
@@ -272,6 +288,12 @@ def check_raw(log: SessionLog, sent: Sent) -> None:
             if ended and item.get("type") in ("thinking", "redacted_thinking", "reasoning"):
                 continue
             if ended and "reasoningContent" in item:
+                continue
+            if ended and context.wire == "openai_chat":
+                kept = {name: part for name, part in item.items() if name not in REASONING}
+                found = json.loads(sent.body)["messages"]
+                # This turn's own stays.
+                assert kept in found or (fleeting and item in found)
                 continue
             if ended and context.wire == "openai_responses":
                 # Without its reasoning it has no id of its own.

@@ -86,6 +86,9 @@ def test_an_unknown_choice_is_refused() -> None:
         choose_projection(CLAUDE, "fast")  # pyright: ignore[reportArgumentType]
 
 
+SHOWS = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
+
+
 def test_claude_by_value() -> None:
     assert context(CLAUDE, "in-history", rendering=7) == RequestContext(
         route="anthropic:claude-opus-5-5",
@@ -104,6 +107,7 @@ def test_claude_by_value() -> None:
         reasoning_bound=True,
         cache_rules="anthropic-2026-09-26",
         rendering=7,
+        shows=SHOWS,
     )
 
 

@@ -113,7 +113,7 @@ def test_the_fixed_tool() -> None:
     assert RESERVED_NAMES == {TOOL_DISPATCHER_NAME, TOOL_SEARCH_NAME}
 
 
-def test_t09_the_target_with_its_own_arguments_under_the_same_id() -> None:
+def test_case_t9_the_target_with_its_own_arguments_under_the_same_id() -> None:
     found = through('{"name":"weather","arguments": {"city" : "Oslo"}}')
     assert found == Resolved(
         REGISTRY["weather"], Call("c1", "weather", '{"city" : "Oslo"}', "dispatched"),
@@ -121,19 +121,19 @@ def test_t09_the_target_with_its_own_arguments_under_the_same_id() -> None:
     )  # fmt: skip
 
 
-def test_t10_arguments_as_json_text() -> None:
+def test_case_t10_arguments_as_json_text() -> None:
     found = through({"name": "weather", "arguments": '{"city" :"Oslo"}'})
     assert runs(found) == {"city": "Oslo"}
     assert isinstance(found, Resolved) and found.given == '{"city" :"Oslo"}'
     assert not found.coerced
 
 
-def test_t11_the_whole_envelope_as_json_text() -> None:
+def test_case_t11_the_whole_envelope_as_json_text() -> None:
     envelope = json.dumps({"name": "weather", "arguments": {"city": "Oslo"}})
     assert runs(through(json.dumps(envelope))) == {"city": "Oslo"}
 
 
-def test_t12_kinds_are_repaired() -> None:
+def test_case_t12_kinds_are_repaired() -> None:
     found = through({"name": "kinds", "arguments": {"n": "42", "f": "1.5", "b": "true"}})
     assert runs(found) == {"n": 42, "f": 1.5, "b": True}
     assert isinstance(found, Resolved) and found.coerced
@@ -141,24 +141,24 @@ def test_t12_kinds_are_repaired() -> None:
 
 
 @pytest.mark.parametrize("text", ["007", "1e3"])
-def test_t13_a_number_written_otherwise_is_refused(text: str) -> None:
+def test_case_t13_a_number_written_otherwise_is_refused(text: str) -> None:
     message = refused(through({"name": "kinds", "arguments": {"n": text}}), "E9")
     assert "/n: must be integer, not string" in message and text not in message
 
 
-def test_t14_text_is_never_touched() -> None:
+def test_case_t14_text_is_never_touched() -> None:
     text = '{"name":"weather","arguments":{"city":"00713"}}'
     assert runs(through(text)) == {"city": "00713"}
 
 
-def test_t15_a_list_written_as_text() -> None:
+def test_case_t15_a_list_written_as_text() -> None:
     assert runs(through({"name": "nested", "arguments": {"ids": "[1,2]"}})) == {"ids": [1, 2]}
     found = through({"name": "either", "arguments": {"ids": "[1,2]"}})
     assert runs(found) == {"ids": "[1,2]"}
     assert isinstance(found, Resolved) and not found.coerced
 
 
-def test_t16_repair_goes_into_items_and_additional_properties() -> None:
+def test_case_t16_repair_goes_into_items_and_additional_properties() -> None:
     target = make(
         "deep",
         {"rows": {"type": "array", "items": {"additionalProperties": INTEGER}}},
@@ -177,41 +177,41 @@ def test_t16_repair_goes_into_items_and_additional_properties() -> None:
     assert found.call.arguments == '{"rows":[{"a":1}],"z":false}'
 
 
-def test_t17_a_missing_key_is_named_with_the_schema() -> None:
+def test_case_t17_a_missing_key_is_named_with_the_schema() -> None:
     message = refused(through({"name": "weather", "arguments": {}}), "E9")
     assert 'arguments: needs "city"' in message
     assert bytes(REGISTRY["weather"].parameters).decode() in message
     assert "call call_tool again" in message
 
 
-def test_t18_an_extra_key() -> None:
+def test_case_t18_an_extra_key() -> None:
     message = refused(through({"name": "weather", "arguments": {"city": "O", "zip": 1}}), "E9")
     assert 'does not take "zip"' in message
 
 
 @pytest.mark.parametrize("arguments", [[1], 7, None, "not json", "[1]", True, '"{}"'])
-def test_t19_arguments_that_are_no_object(arguments: Any) -> None:
+def test_case_t19_arguments_that_are_no_object(arguments: Any) -> None:
     message = refused(through({"name": "weather", "arguments": arguments}), "E8")
     assert "must be a JSON object" in message
 
 
-def test_t20_no_arguments() -> None:
+def test_case_t20_no_arguments() -> None:
     assert runs(through({"name": "ping"})) == {}
     assert runs(through({"name": "ping", "arguments": ""})) == {}
     assert runs(directly("ping", "")) == {}
 
 
 @pytest.mark.parametrize("envelope", ["", "{}", {"name": ""}, {"name": 3}, {"arguments": {}}])
-def test_t21_no_name(envelope: Any) -> None:
+def test_case_t21_no_name(envelope: Any) -> None:
     assert "needs `name`" in refused(through(envelope), "E2")
 
 
 @pytest.mark.parametrize("inner", [{"name": "ping", "arguments": {}}, {}, None, "{}"])
-def test_t22_the_dispatcher_in_itself(inner: Any) -> None:
+def test_case_t22_the_dispatcher_in_itself(inner: Any) -> None:
     refused(through({"name": "call_tool", "arguments": inner}), "E3")
 
 
-def test_t23_an_unknown_target_points_to_search_only_if_there_is_one() -> None:
+def test_case_t23_an_unknown_target_points_to_search_only_if_there_is_one() -> None:
     with_search = refused(through({"name": "nope", "arguments": {}}), "E4")
     assert TOOL_SEARCH_NAME in with_search and '"nope"' in with_search
     without = refused(through({"name": "nope", "arguments": {}}, search_bound=False), "E4")
@@ -232,7 +232,7 @@ def test_an_unknown_target_names_at_most_three_near_tools_that_may_be_used() -> 
 
 
 @pytest.mark.parametrize("name", ["web_search", TOOL_SEARCH_NAME])
-def test_t24_a_bound_target_is_to_be_called_directly(name: str) -> None:
+def test_case_t24_a_bound_target_is_to_be_called_directly(name: str) -> None:
     message = refused(through({"name": name, "arguments": {"q": "x"}}), "E6")
     assert f'"{name}"' in message and "directly" in message
 
@@ -242,7 +242,7 @@ def test_a_bound_target_may_be_let_through() -> None:
     assert runs(found) == {"q": "x"}
 
 
-def test_t25_can_dispatch_says_no_or_raises() -> None:
+def test_case_t25_can_dispatch_says_no_or_raises() -> None:
     def broken(name: str, schema: ToolSchema) -> bool:
         raise RuntimeError(name)
 
@@ -253,30 +253,30 @@ def test_t25_can_dispatch_says_no_or_raises() -> None:
     assert runs(through(envelope, can_dispatch=lambda name, schema: schema.name == "weather"))
 
 
-def test_t26_a_disabled_bound_tool_called_directly() -> None:
+def test_case_t26_a_disabled_bound_tool_called_directly() -> None:
     message = refused(directly("web_search", '{"q":"x"}', disabled={"web_search"}), "E5")
     assert "switched off" in message
 
 
-def test_t27_a_disabled_deferred_target() -> None:
+def test_case_t27_a_disabled_deferred_target() -> None:
     refused(through({"name": "weather", "arguments": {}}, disabled={"weather"}), "E5")
     refused(directly("weather", disabled={"weather"}), "E5")
     refused(through({"name": "web_search"}, disabled={"web_search"}), "E5")
 
 
 @pytest.mark.parametrize("name", ["broken", "remote", "circle"])
-def test_t28_a_schema_that_cannot_be_used(name: str) -> None:
+def test_case_t28_a_schema_that_cannot_be_used(name: str) -> None:
     message = refused(through({"name": name, "arguments": {"a": "x"}}), "E10")
     assert f'"{name}" cannot be called' in message
     refused(directly(name, '{"a":"x"}'), "E10")
 
 
 @pytest.mark.parametrize("name", ["free", "absent"])
-def test_t29_no_schema_accepts_any_object(name: str) -> None:
+def test_case_t29_no_schema_accepts_any_object(name: str) -> None:
     assert runs(through({"name": name, "arguments": {"any": ["thing"]}})) == {"any": ["thing"]}
 
 
-def test_t48_the_public_function_on_every_kind_of_call() -> None:
+def test_case_t48_the_public_function_on_every_kind_of_call() -> None:
     plain = Call("c1", "web_search", "not even json")
     found = resolve_dispatched_tool_call(plain, registry=REGISTRY, bound=BOUND)
     assert isinstance(found, NotDispatched) and found.call is plain
@@ -302,7 +302,7 @@ class Explodes(dict[str, ToolSchema]):
         raise RuntimeError("a registry that fails")
 
 
-def test_t48_anything_that_raises_is_a_refusal() -> None:
+def test_case_t48_anything_that_raises_is_a_refusal() -> None:
     call = Call("c1", TOOL_DISPATCHER_NAME, '{"name":"ping"}')
     found = resolve_dispatched_tool_call(call, registry=Explodes(), bound=())
     assert isinstance(found, Refused) and found.code == "E10"

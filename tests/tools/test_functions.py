@@ -309,7 +309,7 @@ def test_as_tool_keeps_a_tool_and_makes_one_of_a_function() -> None:
 
 
 @pytest.mark.parametrize("name", ["call_tool", "tool_search"])
-def test_t08_reserved_names_are_a_configuration_error(name: str) -> None:
+def test_case_t8_reserved_names_are_a_configuration_error(name: str) -> None:
     with pytest.raises(ConfigurationError, match="reserved"):
         tool(name=name)(everything)
     given = CALL_TOOL if name == "call_tool" else TOOL_SEARCH

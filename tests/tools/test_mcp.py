@@ -16,7 +16,6 @@ from addendum.tools.mcp import (
     merge,
     one_line,
     remote_tool,
-    result_text,
     screen_tool,
 )
 
@@ -114,51 +113,6 @@ def test_a_tool_is_compact_json() -> None:
     made = remote_tool("a", "d", {"type": "object", "x": [1, 2]}, {"readOnlyHint": True})
     assert bytes(made.parameters) == b'{"type":"object","x":[1,2]}'
     assert made.annotations == msgspec.Raw(b'{"readOnlyHint":true}')
-
-
-def test_text_parts_are_joined_and_others_told_in_a_line() -> None:
-    text = result_text(
-        [
-            {"type": "text", "text": "one"},
-            {"type": "image", "data": "AAAA", "mimeType": "image/png"},
-            {"type": "audio", "data": "AAA=", "mimeType": "audio/wav"},
-            {"type": "text", "text": "two"},
-            {
-                "type": "resource",
-                "resource": {"uri": "file:///a\nb", "mimeType": "text/x", "text": "in it"},
-            },
-            {"type": "resource", "resource": {"uri": "file:///c", "blob": "AAAA"}},
-            {"type": "resource_link", "name": "doc", "uri": "http://d", "size": 1234},
-            {"type": "hologram"},
-        ],
-        {"not": "used"},
-    )
-    assert text.split("\n") == [
-        "one",
-        "[image image/png, 3 bytes: not shown]",
-        "[audio audio/wav, 2 bytes: not shown]",
-        "two",
-        "[resource file:///a b, text/x]",
-        "in it",
-        "[resource file:///c, 3 bytes: not shown]",
-        "[resource link doc, http://d, 1,234 bytes]",
-        "[hologram: not shown]",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("content", "structured", "text"),
-    [
-        ([], {"b": 1, "a": [True, None]}, '{"b":1,"a":[true,null]}'),
-        ([{"type": "text", "text": ""}], [1], "\n[1]"),
-        ([{"type": "image", "data": "", "mimeType": "i"}], 1, "[image i, 0 bytes: not shown]\n1"),
-        ([], {"a": float("nan")}, '{"error":"structured content left out'),
-        ([], None, ""),
-        ([{"type": "text", "text": "half \ud83d"}], None, "half \ufffd"),
-    ],
-)
-def test_structured_content_stands_in_for_text(content: Any, structured: Any, text: str) -> None:
-    assert result_text(content, structured).startswith(text)
 
 
 def test_a_long_result_is_cut_between_characters_with_a_note() -> None:

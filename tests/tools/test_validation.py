@@ -32,7 +32,7 @@ def reasons(schema: Any, arguments: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("parameters", [b"", b"{}", b"null", b"true", b" {} "])
-def test_t29_no_schema_accepts_any_object(parameters: bytes) -> None:
+def test_case_t29_no_schema_accepts_any_object(parameters: bytes) -> None:
     found = validator_for(parameters)
     assert found.validate({"any": [1]}) == ()
     assert found.validate(b'{"any":1}') == ()
@@ -153,7 +153,7 @@ def serving(requests: list[str]) -> Iterator[str]:
             thread.join()
 
 
-def test_t28_remote_references_are_never_fetched(tmp_path: Path) -> None:
+def test_case_t28_remote_references_are_never_fetched(tmp_path: Path) -> None:
     file = tmp_path / "schema.json"
     file.write_text("{}")
     requests: list[str] = []
@@ -244,7 +244,7 @@ HOSTILE: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_t28_a_hostile_schema_is_unusable_or_answers_soon(case: str) -> None:
+def test_case_t28_a_hostile_schema_is_unusable_or_answers_soon(case: str) -> None:
     schema, value = HOSTILE[case]
     start = time.monotonic()
     try:

@@ -121,8 +121,10 @@ def test_marks_of_openrouter_have_lifetimes_and_stand_on_tools_too() -> None:
     assert [(each.kind, each.role, each.mark, each.markable) for each in marked] == [
         ("tool", "tools", "5m", True),
         ("message", "user", "1h", True),
-        ("message", "tool", "5m", False),
+        ("message", "tool", "5m", True),
     ]
+    answer = {"role": "assistant", "content": [text("a", cache_control={"type": "ephemeral"})]}
+    assert [each.markable for each in sent(answer) if each.mark] == [False]
 
 
 def test_reasoning_stands_apart() -> None:

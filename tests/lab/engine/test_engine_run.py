@@ -102,10 +102,10 @@ def test_what_rebinding_reads_is_the_part_in_front_of_the_change() -> None:
 
 
 @needs_engine
-def test_both_surfaces_read_the_same_share() -> None:
-    for one, other in (map(played, WIRES), (played(wire, "rebind") for wire in WIRES)):
-        shares = one.report.totals.share, other.report.totals.share
-        assert shares[0] == pytest.approx(shares[1], abs=0.005)
+def test_all_surfaces_read_the_same_share() -> None:
+    for runs in (map(played, WIRES), (played(wire, "rebind") for wire in WIRES)):
+        first, *others = [each.report.totals.share for each in runs]
+        assert others == [pytest.approx(first, abs=0.005)] * 2
 
 
 # -- the demo -----------------------------------------------------------------------------------
@@ -144,6 +144,8 @@ def test_the_demo_has_rows_of_the_engine_with_what_it_reported(engine_only: None
         ("compatible", "rebind"),
         ("anthropic-compatible", "dispatch"),
         ("anthropic-compatible", "rebind"),
+        ("responses-compatible", "dispatch"),
+        ("responses-compatible", "rebind"),
     ]
     for each in told["runs"]:
         assert (each["engine"], each["simulated"]) == (True, False)
@@ -153,6 +155,10 @@ def test_the_demo_has_rows_of_the_engine_with_what_it_reported(engine_only: None
         raw = request["usage_raw"]
         assert raw["prompt_tokens"] == request["prompt_tokens"]
         assert raw["prompt_tokens_details"]["cached_tokens"] == request["cache_read"]
+    for request in told["runs"][4]["requests"]:
+        raw = request["usage_raw"]
+        assert raw["input_tokens"] == request["prompt_tokens"]
+        assert raw["input_tokens_details"]["cached_tokens"] == request["cache_read"]
     for request in messages["requests"]:
         raw = request["usage_raw"]
         assert raw["cache_read_input_tokens"] == request["cache_read"]
@@ -191,7 +197,7 @@ def test_a_demo_of_something_else_does_not_ask_for_the_engine(
 # -- its rule -----------------------------------------------------------------------------------
 
 
-def test_a_prompt_that_is_sent_again_reads_all_but_its_last_token() -> None:
+def test_gemini_trap_4_a_prompt_that_is_sent_again_reads_all_but_its_last_token() -> None:
     body = encoding.encode({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
     first = RequestRecord(
         1, 1, "s", "compatible:m", "openai_chat", body, usage=Usage(prompt=40, cache_read=0)

@@ -15,7 +15,7 @@ from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 
 pytestmark = [pytest.mark.anyio, needs_engine]
 
-CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 SCRIPT = Script(
     (
         ScriptStep("hi", (Entry("Hello."),)),
@@ -74,6 +74,24 @@ async def test_the_script_speaks_and_the_engine_measures_on_messages(relay: Rela
     assert again["usage"]["cache_read_input_tokens"] == first["usage"]["input_tokens"] - 1
 
 
+def responses(text: str, **more: object) -> Json:
+    tool = {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": False}
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+    return {"model": "m", "store": False, "tools": [tool], "input": [said], **more}
+
+
+async def test_the_script_speaks_and_the_engine_measures_on_responses(relay: Relay) -> None:
+    first = (await relayed(relay, RESPONSES, responses("hi"))).json()
+    again = (await relayed(relay, RESPONSES, responses("hi"))).json()
+    assert first["output"][0]["content"][0]["text"] == "Hello."
+    assert [each["usage"] for each in (first, again)] == [each.usage for each in relay.measured]
+    size = first["usage"]["input_tokens"]
+    assert again["usage"]["input_tokens_details"] == {"cached_tokens": size - 1}
+    called = (await relayed(relay, RESPONSES, responses("look"))).json()["output"][0]
+    assert (called["name"], called["arguments"]) == ("look", '{"q":"x"}')
+    assert question(responses("hi"))["max_output_tokens"] == 1
+
+
 async def test_calls_are_made_as_the_script_has_them(relay: Relay) -> None:
     one = (await relayed(relay, CHAT, chat("look"))).json()["choices"][0]["message"]
     assert one["tool_calls"][0]["function"] == {"name": "look", "arguments": '{"q":"x"}'}
@@ -94,14 +112,16 @@ async def test_answers_stream_with_the_engines_usage(relay: Relay) -> None:
 
 
 async def test_what_no_script_answers_is_refused_before_the_engine_is_asked(relay: Relay) -> None:
-    for path, body in ((CHAT, chat("hm")), (MESSAGES, messages("hm"))):
+    asked = ((CHAT, chat("hm")), (MESSAGES, messages("hm")), (RESPONSES, responses("hm")))
+    for path, body in asked:
         answer = await relayed(relay, path, body)
         assert (answer.status_code, "no user text" in answer.text) == (400, True)
     assert relay.measured == []
 
 
 async def test_what_the_lab_would_not_take_is_refused(relay: Relay) -> None:
-    for path, body in ((CHAT, chat("hi", unknown=1)), (MESSAGES, messages("hi", unknown=1))):
+    for path, make in ((CHAT, chat), (MESSAGES, messages), (RESPONSES, responses)):
+        body = make("hi", unknown=1)
         answer = await relayed(relay, path, body)
         assert (answer.status_code, "unknown" in answer.text) == (400, True)
     assert relay.measured == []

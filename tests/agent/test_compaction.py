@@ -1,0 +1,283 @@
+"""Compaction: by itself or on demand, and never at the cost of what was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.agent.stage import (
+    CHAT,
+    CLAUDE,
+    DEEPSEEK,
+    Stage,
+    body,
+    breaks,
+    data,
+    fn,
+    names,
+    server,
+    stage,
+    thinking,
+)
+from tests.property.judging import count, rules
+
+from addendum import Compaction, Settings
+from addendum.agent.replay import replay
+from addendum.agent.results import Notice, StreamEvent, TextPiece
+from addendum.agent.session import Session
+from addendum.cache.figures import judge
+from addendum.cache.invariants import check
+from addendum.errors import AddendumError, ConfigurationError
+from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
+from addendum.log.events import CompactionFailed, CompactionSummary, RequestSent, TurnEnd
+from addendum.log.session_log import SessionLog
+from addendum.routes import resolve
+
+pytestmark = pytest.mark.anyio
+
+RESPONSES = "openai:gpt-6.1-sol"
+PLAIN = "anthropic:claude-sonnet-4-6"
+ROUTES = [CLAUDE, CLAUDE + "+by-reference", PLAIN, CHAT, DEEPSEEK, RESPONSES]
+LONGER = "a question of some length, so that a summary of it is shorter, "
+
+
+def soon(session: Session, keep_turns: int = 0) -> None:
+    """Have the session compact itself at its next chance."""
+    session.agent.compaction = Compaction(at=1, window=1, keep_turns=keep_turns)
+
+
+def purposes(session: Session) -> list[str]:
+    return [each.purpose for each in data(session) if isinstance(each, RequestSent)]
+
+
+def summaries(session: Session) -> list[str]:
+    return [each.text for each in data(session) if isinstance(each, CompactionSummary)]
+
+
+async def told(session: Session, text: str) -> list[StreamEvent]:
+    return [event async for event in session.stream(text)]
+
+
+def notices(events: list[StreamEvent]) -> list[str]:
+    return [event.text for event in events if isinstance(event, Notice)]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_c3_a_conversation_that_fills_its_window_compacts_itself_once(route: str) -> None:
+    async with stage() as here:
+        agent = here.agent(route, mcp_servers=[server()])
+        async with here.open(agent) as session:
+            await session.run(LONGER + "one")
+            await session.tools.enable("github")
+            await session.run(LONGER + "two")
+            size = session.sent[-1].usage
+            assert size.prompt is not None
+            agent.compaction = Compaction(at=0.5, window=2 * size.prompt - 200, keep_turns=0)
+            events = await told(session, LONGER + "three")
+            assert any(text.startswith("compacting: ") for text in notices(events))
+            summary = summaries(session)[0]
+            # The summary is no part of the answer.
+            assert summary not in "".join(e.text for e in events if isinstance(e, TextPiece))
+            agent.compaction = None
+            await session.run(LONGER + "four")
+            assert purposes(session) == ["turn", "turn", "compaction", "turn", "turn"]
+            assert [reason for reason, _ in breaks(session)] == ["compaction"]
+            assert b"<conversation_summary>" in session.sent[3].body
+        # Over a restart it is the same carrier.
+        async with here.open(agent) as session:
+            await session.run(LONGER + "five")
+        assert here.refused() == []
+        judged = here.judged(route.split("+")[0])
+        assert judged.totals.undeclared_misses == 0
+        # The request for the summary reads all that was there.
+        assert judged.requests[2].cache_read == judged.requests[2].expected
+
+
+@pytest.mark.parametrize("route", [CLAUDE, "anthropic:claude-opus-4-8", RESPONSES])
+@pytest.mark.parametrize("tail", [None, "Be brief."])
+async def test_kept_turns_stay_and_what_is_bound_to_the_prefix_goes(
+    route: str, tail: str | None
+) -> None:
+    async with stage(thinking("one", "two", "three", "four", "five")) as here:
+        agent = here.agent(route, turn_instructions=tail, settings=Settings(effort="high"))
+        async with here.open(agent) as session:
+            for text in ("one", "two", "three"):
+                await session.run(text)
+            await session.compact("In short.", keep_turns=1)
+            await session.run("four")
+        async with here.open(agent) as session:
+            await session.run("five")
+        assert here.refused() == []
+        log = SessionLog.load("s", await here.store.read("s"))
+        records = [each.record for each in replay(log)]
+        assert [each.body for each in records] == [each.body for each in here.sent]
+        assert check(records, rules(route)) == ()
+        assert judge(records, rules(route), count).totals.undeclared_misses == 0
+        after = here.sent[-2].body.decode()
+        assert "answer to one" not in after and "answer to two" not in after
+        assert after.index("In short.") < after.index('"three"') < after.index("answer to three")
+        bound = resolve(route, environ={}).capabilities.reasoning_bound
+        kind = b'"type":"reasoning"' if route == RESPONSES else b'"type":"thinking"'
+        found = [sent.body.count(kind) for sent in here.sent[-2:]]
+        assert found == ([0, 1] if bound else [1, 2])
+
+
+@pytest.mark.parametrize("changes", ["auto", "dispatch"])
+async def test_active_tools_are_told_again_where_their_telling_was_cut(changes: str) -> None:
+    async with stage() as here:
+        agent = here.agent(CLAUDE, mcp_servers=[server()], tool_changes=changes)
+        async with here.open(agent) as session:
+            await session.run("one")
+            await session.tools.enable("github")
+            await session.run("two")
+            await session.tools.add(fn("late"))
+            await session.run("three")
+            # The telling of `late` stays with the turn that is kept.
+            await session.compact("In short.", keep_turns=1)
+            await session.run("four")
+            after = session.sent[-1].body.decode()
+            for name in ("github__t0", "github__t1"):
+                assert after.index(name) > after.index("In short.")
+            assert names(session.sent[-1]) == names(session.sent[0])
+            assert after.count("Tool late version 0") == 1
+        assert here.refused() == []
+        assert here.judged(CLAUDE).totals.undeclared_misses == 0
+
+
+async def test_a_long_turn_is_compacted_between_its_steps_and_stays_whole() -> None:
+    calls = Entry(calls=(ScriptCall("web", {"q0": "x"}),))
+    script = Script(
+        (
+            ScriptStep(LONGER + "one", (Entry(text="first answer"),), summary="In short."),
+            ScriptStep(
+                LONGER + "two", (calls, calls, Entry(text="second answer")), summary="In short."
+            ),
+        )
+    )
+    async with stage(script) as here:
+        agent = here.agent(CLAUDE)
+        async with here.open(agent) as session:
+            await session.run(LONGER + "one")
+            limit = session.sent[-1].usage.prompt
+            assert limit is not None
+            agent.compaction = Compaction(at=1, window=limit + 90, keep_turns=0)
+            result = await session.run(LONGER + "two")
+            assert result.text == "second answer"
+            assert purposes(session).count("compaction") == 1
+            at = purposes(session).index("compaction")
+            assert 1 < at < 4
+            # No call and no result of the turn that runs is lost or taken apart.
+            whole = session.sent[-1].body.decode()
+            assert whole.count('"tool_use"') == whole.count('"tool_result"') == 2
+            assert "first answer" not in whole
+            assert [r.number for r in result.requests] == list(range(2, 6))
+        assert here.refused() == []
+        assert here.judged(CLAUDE).totals.undeclared_misses == 0
+
+
+@pytest.mark.parametrize(
+    ("summary", "why"),
+    [
+        (" \n", "the model gave no summary"),
+        ("long " * 400, "the summary is longer than what it would replace"),
+    ],
+)
+@pytest.mark.parametrize("by_itself", [True, False])
+async def test_a_summary_that_is_none_leaves_the_session_as_it_was(
+    summary: str, why: str, by_itself: bool
+) -> None:
+    script = Script(
+        (
+            ScriptStep("one", (Entry(text="answer one"),), summary=summary),
+            ScriptStep("two", (Entry(text="answer two"),), summary=summary),
+        )
+    )
+    async with stage(script) as here:
+        agent = here.agent(CLAUDE)
+        async with here.open(agent) as session:
+            await session.run("one")
+            before = list(session.log.surface.nodes)
+            if by_itself:
+                soon(session)
+                events = await told(session, "two")
+                assert any(why in text for text in notices(events))
+                agent.compaction = None
+            else:
+                with pytest.raises(ConfigurationError, match=why):
+                    await session.compact()
+                await session.run("two")
+            assert session.log.surface.nodes[: len(before)] == before
+            failed = [each for each in data(session) if isinstance(each, CompactionFailed)]
+            assert [each.reason for each in failed] == [why]
+            assert failed[0].usage.prompt
+            assert breaks(session) == [("attempt failed", "messages")]
+        assert here.judged(CLAUDE).totals.undeclared_misses == 0
+
+
+@pytest.mark.parametrize("status", [400, 429, 500])
+async def test_a_compaction_that_fails_never_ends_the_turn(status: int) -> None:
+    async with stage() as here:
+        agent = here.agent(CLAUDE)
+        async with here.open(agent) as session:
+            await session.run("one")
+            soon(session)
+            here.lab.fail_next("anthropic", status=status)
+            result = await session.run("two")
+            assert result.text
+            assert summaries(session) == []
+            assert [e.reason for e in data(session) if isinstance(e, TurnEnd)] == ["done", "done"]
+            # The next turn tries again.
+            await session.run("three " + LONGER)
+            await session.run("four")
+            assert len(summaries(session)) >= 1
+        loaded = SessionLog.load("s", await here.store.read("s"))
+        assert loaded.events == session.log.events
+
+
+async def test_a_compaction_does_not_follow_from_figures_of_before_it() -> None:
+    async with stage() as here:
+        agent = here.agent(CLAUDE)
+        async with here.open(agent) as session:
+            for text in ("one", "two", "three"):
+                await session.run(LONGER + text)
+            soon(session, keep_turns=1)
+            await session.run(LONGER + "four")
+            assert len(summaries(session)) == 1
+            # A kept turn's own figures are those of a longer conversation.
+            agent.compaction = Compaction(at=1, window=10_000_000, keep_turns=1)
+            await session.run(LONGER + "five")
+            assert len(summaries(session)) == 1
+
+
+async def test_the_instruction_stands_in_front_of_an_update_that_nobody_answered() -> None:
+    async with stage() as here:
+        agent = here.agent(CLAUDE, mcp_servers=[server()])
+        async with here.open(agent) as session:
+            await session.run("one")
+            await session.tools.enable("github")
+            here.lab.fail_next("anthropic", status=500)
+            with pytest.raises(AddendumError):
+                await session.run("two")
+            await session.compact()
+            last = body(session.sent[-1])["messages"]
+            assert [message["role"] for message in last[-2:]] == ["user", "system"]
+            assert "<compaction_request>" in str(last[-2]) and "tool_addition" in str(last[-1])
+            await session.run("three")
+        assert here.refused() == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        lambda: Compaction(at=0),
+        lambda: Compaction(at=1.5),
+        lambda: Compaction(keep_turns=-1),
+        lambda: Compaction(window=0),
+        lambda: Stage().agent("compatible:some", compaction=Compaction()),
+    ],
+    ids=["at=0", "at=1.5", "keep_turns=-1", "window=0", "unknown window"],
+)
+async def test_what_cannot_be_meant_is_refused_at_once(options: Callable[[], Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        options()

@@ -1,0 +1,159 @@
+"""Saying a message otherwise or again, going back, and stopping: each stands in the log."""
+
+from __future__ import annotations
+
+
+import anyio
+import pytest
+from tests.agent.stage import (
+    CHAT,
+    CLAUDE,
+    DEEPSEEK,
+    breaks,
+    data,
+    fn,
+    names,
+    server,
+    stage,
+    texts,
+)
+
+from addendum.agent.replay import replay
+from addendum.agent.session import Session
+from addendum.errors import AddendumError, ConfigurationError
+from addendum.log.events import Rewind, TurnEnd, UserMessage
+from addendum.log.session_log import SessionLog
+
+pytestmark = pytest.mark.anyio
+
+RESPONSES = "openai:gpt-6.1-sol"
+
+
+def said(session: Session) -> list[str]:
+    """What the person said, as the last request has it."""
+    return [text for role, text in texts(session.sent[-1]) if role == "user"]
+
+
+def rewinds(session: Session) -> list[tuple[int, str]]:
+    return [(each.to_turn, each.reason) for each in data(session) if isinstance(each, Rewind)]
+
+
+@pytest.mark.parametrize("route", [CLAUDE, CHAT, DEEPSEEK, RESPONSES])
+async def test_an_edited_message_replaces_its_turn_and_all_behind_it(route: str) -> None:
+    async with stage() as here:
+        agent = here.agent(route, mcp_servers=[server()])
+        async with here.open(agent) as session:
+            await session.run("one")
+            await session.tools.enable("github")
+            await session.run("two")
+            await session.run("three")
+            result = await session.edit(2, "two, but better")
+            assert result.turn == 4
+            assert rewinds(session) == [(2, "edit")]
+            body = session.sent[-1].body.decode()
+            assert "two, but better" in body and '"three"' not in body
+            assert [reason for reason, _ in breaks(session)] == ["rewind"]
+            # What was switched on stays on.
+            assert "github__t0" in body
+            await session.run("five")
+        async with here.open(agent) as session:
+            await session.run("six")
+        assert here.refused() == []
+        assert here.judged(route).totals.undeclared_misses == 0
+        log = SessionLog.load("s", await here.store.read("s"))
+        assert [each.record.body for each in replay(log)] == [sent.body for sent in here.sent]
+
+
+async def test_a_turn_is_asked_again_however_it_ended() -> None:
+    async with stage() as here:
+        async with here.open(here.agent(CLAUDE)) as session:
+            await session.run("one")
+            first = await session.run("two")
+            again = await session.retry()
+            assert (first.turn, again.turn) == (2, 3)
+            assert said(session) == ["one", "two"]
+            here.lab.fail_next("anthropic", status=500)
+            with pytest.raises(AddendumError):
+                await session.run("three")
+            assert (await session.retry()).text
+            assert said(session) == ["one", "two", "three"]
+            assert rewinds(session) == [(2, "retry"), (4, "retry")]
+            kept = [each.text for each in data(session) if isinstance(each, UserMessage)]
+            assert kept == ["one", "two", "two", "three", "three"]
+        assert here.judged(CLAUDE).totals.undeclared_misses == 0
+
+
+async def test_a_stopped_turn_can_be_asked_again() -> None:
+    async with stage() as here:
+        async with here.open(here.agent(CLAUDE)) as session:
+            await session.run("one")
+            here.lab.stall_next("anthropic", after_events=3)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(session.run, "two")
+                await here.lab.until_stalled()
+                tasks.cancel_scope.cancel()
+            here.lab.release()
+            reasons = [each.reason for each in data(session) if isinstance(each, TurnEnd)]
+            assert reasons == ["done", "interrupted"]
+            assert (await session.retry()).text
+            assert said(session) == ["one", "two"]
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+async def test_what_cannot_be_said_cuts_nothing(text: str) -> None:
+    async with stage() as here:
+        async with here.open(here.agent(CLAUDE)) as session:
+            with pytest.raises(ConfigurationError, match="cannot rewind 1 turns"):
+                await session.retry()
+            await session.run("one")
+            await session.run("two")
+            await session.rewind()
+            before = len(session.log)
+            with pytest.raises(ConfigurationError):
+                await session.edit(1, text)
+            for turn in (0, 2, 7):
+                with pytest.raises(ConfigurationError, match=f"turn {turn} is not .*: 1"):
+                    await session.edit(turn, "else")
+            assert len(session.log) == before
+
+
+async def test_a_turn_in_a_summary_can_no_longer_be_edited() -> None:
+    async with stage() as here:
+        async with here.open(here.agent(CLAUDE)) as session:
+            await session.run("one")
+            await session.compact("In short.")
+            with pytest.raises(ConfigurationError, match="these are: none"):
+                await session.edit(1, "else")
+            await session.run("two")
+            await session.edit(2, "else")
+            assert "In short." in said(session)[0] and said(session)[1] == "else"
+
+
+async def test_nothing_is_edited_while_a_turn_runs() -> None:
+    async with stage() as here:
+        async with here.open(here.agent(CLAUDE)) as session:
+            await session.run("one")
+            here.lab.stall_next("anthropic", after_events=3)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(session.run, "two")
+                await here.lab.until_stalled()
+                with pytest.raises(ConfigurationError, match="a turn is running"):
+                    await session.edit(1, "else")
+                here.lab.release()
+            assert rewinds(session) == []
+
+
+async def test_a_fork_goes_back_on_its_own() -> None:
+    async with stage() as here:
+        agent = here.agent(CLAUDE)
+        async with here.open(agent) as session:
+            await session.run("one")
+            await session.run("two")
+            async with session.fork("child") as child:
+                await child.tools.add(fn("more"))
+                await child.edit(2, "two, differently")
+                assert rewinds(child) == [(2, "edit")]
+                assert names(child.sent[-1]) == names(session.sent[-1])
+            assert rewinds(session) == []
+            await session.run("three")
+            assert said(session) == ["one", "two", "three"]

@@ -1,0 +1,113 @@
+"""Whatever is sent, each vendor and gateway answers: a refusal in its own shape, no accident."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.lab.lab_requests import Json, assistant, result, tool, use, user
+from tests.lab.test_any_body import anything, places
+
+from addendum import encoding
+from addendum.lab.anthropic_clouds import BedrockClaude, VertexClaude
+from addendum.lab.anthropic_thinking import Seal, sign
+from addendum.lab.azure import Azure
+from addendum.lab.deepseek_chat import DeepSeekChat
+from addendum.lab.exchange import Call, Provider
+from addendum.lab.facts import CHAT_VENDORS
+from addendum.lab.openai_chat import OpenAIChat
+from addendum.lab.openai_vendors import Vendor
+from addendum.lab.openrouter import OpenRouter
+
+HEADERS = {"anthropic-version": "2023-06-01", "authorization": "Bearer k", "api-key": "k"}
+MARK = {"type": "ephemeral"}
+FUNCTION = {"type": "function", "function": {"name": "a", "parameters": {"type": "object"}}}
+CALL = {"id": "c1", "type": "function", "function": {"name": "a", "arguments": '{"q":1}'}}
+SIGNED = sign(Seal("claude-opus-5", "t", False, "", ""))
+DETAIL = {
+    "type": "reasoning.text",
+    "text": "t",
+    "signature": SIGNED,
+    "format": "anthropic-claude-v1",
+    "index": 0,
+}
+
+
+def chat(model: str, *, first: Json | None = None, **answer: Any) -> Json:
+    return {
+        "model": model,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "tools": [FUNCTION],
+        "messages": [
+            {"role": "system", "content": [{"type": "text", "text": "s"}]},
+            {"role": "user", "content": "hi"},
+            *([first] if first else []),
+            {"role": "assistant", "content": None, "tool_calls": [CALL], **answer},
+            {"role": "tool", "tool_call_id": "c1", "content": "ok"},
+        ],
+    }
+
+
+LATER = {"type": "function", "function": {"name": "b", "parameters": {"type": "object"}}}
+LATE = {"role": "system", "tools": [LATER]}
+MARKED = chat("anthropic/claude-opus-5", reasoning_details=[DETAIL])
+MARKED["messages"][0]["content"][0]["cache_control"] = MARK
+MARKED["tools"] = [{**FUNCTION, "cache_control": MARK}]
+MARKED["session_id"] = "s"
+MARKED["provider"] = {"sort": "price"}
+CLAUDE: Json = {
+    "max_tokens": 100,
+    "stream": True,
+    "tools": [tool("a")],
+    "messages": [user("hi"), assistant(use("c1", q=1)), user(result("c1"))],
+}
+VERTEX = {**CLAUDE, "anthropic_version": "vertex-2023-10-16"}
+PATH = "/p/publishers/anthropic/models/claude-opus-5:streamRawPredict"
+CASES: dict[str, tuple[Callable[[], Provider], Json]] = {
+    "kimi": (lambda: Vendor(CHAT_VENDORS["moonshot"].value), chat("kimi-k3", first=LATE)),
+    "groq": (lambda: Vendor(CHAT_VENDORS["groq"].value), chat("m", reasoning="t")),
+    "deepseek": (DeepSeekChat, chat("deepseek-flash", reasoning_content="t")),
+    "openrouter": (OpenRouter, MARKED),
+    "openrouter openai": (OpenRouter, chat("openai/gpt-6.1-sol")),
+    "azure": (lambda: Azure(OpenAIChat()), chat("gpt-4.1")),
+    "vertex": (VertexClaude, VERTEX),
+    "bedrock": (BedrockClaude, {**CLAUDE, "model": "anthropic.claude-opus-5"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_body_is_taken_as_it_is(name: str) -> None:
+    made, body = CASES[name]
+    reply = made().handle(Call(HEADERS, encoding.encode(body), 0.0, path=PATH))
+    assert reply.status == 200, reply.refusal
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_every_body_is_answered(name: str, data: st.DataObject) -> None:
+    made, body = CASES[name]
+    sent = deepcopy(body)
+    for _ in range(data.draw(st.integers(1, 2))):
+        path = data.draw(st.sampled_from(places(sent)))
+        inner: Any = sent
+        for key in path[:-1]:
+            inner = inner[key]
+        if data.draw(st.booleans()):
+            inner[path[-1]] = data.draw(anything)
+        elif isinstance(inner, list) or data.draw(st.booleans()):
+            del inner[path[-1]]
+        else:
+            inner["other"] = inner.pop(path[-1])
+    reply = made().handle(Call(HEADERS, encoding.encode(sent), 0.0, path=PATH))
+    assert reply.status in (200, 400, 403, 404)
+    if reply.status != 200:
+        value = encoding.decode(reply.payload)
+        error = value.get("error", value)
+        assert error["message"] == reply.refusal
+        assert "\n" not in error["message"]
