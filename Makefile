@@ -32,7 +32,6 @@ fmt: .venv/dev ## format the code and mend what the linter can mend
 	$(RUN) ruff check --fix
 
 bench: .venv/dev ## run every measurement in bench/, the vendors' SDKs beside ours
-	@$(PIP) install --group bench
 	@for file in bench/[!_]*.py; do echo "== $$file"; .venv/bin/python "$$file" || exit 1; done
 
 fuzz: .venv/dev ## 20,000 random histories against every rule (hours)

@@ -57,7 +57,7 @@ class Sdk:
         try:
             module = importlib.import_module(package)
         except ImportError:
-            print(f"{package} is not installed; pip install --group bench fills its column")
+            print(f"{package} is not installed; pip install {package} fills its column")
             return
         self.name = f"{package} {module.__version__}"
         client = getattr(module, maker)(

@@ -32,9 +32,7 @@ def model(wire: str, base_url: str) -> tuple[Any, dict[str, Any]]:
         return AnthropicModel("claude-opus-5-5", provider=provider), CLAUDE
     provider = OpenAIProvider(base_url=base_url, api_key="any")
     if wire == "responses":
-        # It asks the provider why a prefix was not reused; the lab is asked nothing here.
-        quiet = {"openai_prompt_cache_diagnostics": False}
-        return OpenAIResponsesModel("gpt-6.1-sol", provider=provider), quiet
+        return OpenAIResponsesModel("gpt-6.1-sol", provider=provider), {}
     return OpenAIChatModel("gpt-4.1", provider=provider), {}
 
 

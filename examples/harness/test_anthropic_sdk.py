@@ -3,6 +3,8 @@
 The system prompt and the newest message carry a mark; the history is sent back as it came.
 """
 
+# The SDK takes plain dicts; its types name each field.
+# pyright: reportArgumentType=false
 import anthropic
 import pytest
 

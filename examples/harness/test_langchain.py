@@ -1,5 +1,7 @@
 """A langchain agent with its caching middleware, as a test."""
 
+# Install them with: pip install --group peers
+# pyright: reportMissingImports=false
 import pytest
 from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic

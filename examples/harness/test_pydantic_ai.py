@@ -1,5 +1,7 @@
 """A pydantic-ai agent, as a test: what does a toolset cost that comes in the second run?"""
 
+# Install them with: pip install --group peers
+# pyright: reportMissingImports=false
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.anthropic import AnthropicModel, AnthropicModelSettings

@@ -7,11 +7,23 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from tests.agent.stage import CHAT, CLAUDE, DEEPSEEK, breaks, results, stage
+from msgspec import structs
+from tests.agent.stage import (
+    CHAT,
+    CLAUDE,
+    DEEPSEEK,
+    _record,  # pyright: ignore[reportPrivateUsage]
+    breaks,
+    results,
+    stage,
+)
+from tests.property.judging import count, rules
 from tests.tools.pictures import PDF, b64, gif, png
 from tests.wire.test_vendor_types import CHECKS, comparable
 
 from addendum.agent.hooks import Hook, HookCall, Replace
+from addendum.cache.figures import judge
+from addendum.cache.invariants import check
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.values import Media
@@ -165,3 +177,21 @@ async def test_files_that_a_compaction_cut_away_are_gone_and_others_are_shown_ag
         assert reasons == ["settings changed", "compaction", "settings changed"]
         assert not here.refused()
         assert not here.judged(CLAUDE).totals.undeclared_misses
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_files_beside_a_turns_instructions_keep_the_prefix(route: str) -> None:
+    async with stage(SCRIPT) as here:
+        agent = here.agent(route, mcp_servers=[eyes()], turn_instructions="Be very brief.")
+        said: list[str] = []
+        async with here.open(agent) as session:
+            for text in ("hello", "see", "see plain read", "bye"):
+                await session.run(text)
+                said += [text] * (len(session.sent) - len(said))
+        assert not here.refused()
+        sent = [
+            structs.replace(_record(each), human=human, tail_text="Be very brief.")
+            for each, human in zip(here.sent, said, strict=True)
+        ]
+        assert not check(sent, rules(route), among=sent)
+        assert not judge(sent, rules(route), count).totals.undeclared_misses

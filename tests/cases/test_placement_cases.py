@@ -183,6 +183,30 @@ async def test_case_t60_nova_takes_marks_on_text_alone(tail: str) -> None:
         await judged(here, NOVA)
 
 
+async def test_case_t61_openrouters_first_tail_stands_behind_the_message() -> None:
+    route = "openrouter:anthropic/claude-opus-4.8"
+    async with stage() as here:
+        async with here.open(here.agent(route, tail="moved", **TEXTS)) as session:
+            await session.run("one")
+            await session.run("two")
+            for sent, begins in zip(
+                session.sent,
+                # Conversations are told apart by what they begin with.
+                (["one", "<turn_instructions>"], ["one", "<turn_instructions>", "two"]),
+                strict=True,
+            ):
+                texts = [
+                    part["text"]
+                    for message in body(sent)["messages"]
+                    if message["role"] == "user"
+                    for part in message["content"]
+                ]
+                assert [text[: len(begin)] for text, begin in zip(texts, begins, strict=True)] == (
+                    begins
+                )
+        await judged(here, route)
+
+
 def loop(text: str, steps: int, *, summary: str | None = None) -> ScriptStep:
     """A turn of so many requests, each but the last with one call."""
     call = Entry(calls=(ScriptCall("web", {"q0": "x"}),))

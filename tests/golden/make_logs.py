@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 from msgspec import Raw
-from tests.agent.stage import CLAUDE, Stage, fn, server, stage
+from tests.agent.stage import CLAUDE, LONG, Stage, fn, server, stage
 
 from addendum import Agent, Approval, Limits, Policy
 from addendum.errors import AddendumError
@@ -35,7 +35,7 @@ def _call(text: str, *names: str, summary: str | None = None) -> ScriptStep:
 
 SCRIPT = Script(
     (
-        _call("one", "web", "long"),
+        _call("one", "web", "long", summary="kept"),
         _call("two", "github__t0", summary=" "),
         _call("three", "ask"),
         _call("three, but otherwise"),
@@ -56,7 +56,7 @@ def agent(here: Stage) -> Agent:
     schema = ToolSchema("long", "Gives much.", Raw(b'{"type":"object","properties":{}}'))
     return here.agent(
         CLAUDE,
-        instructions="You help.",
+        instructions=LONG,
         conversation_instructions="In English.",
         turn_instructions="Be brief.",
         tools=[fn("web"), fn("ask"), FunctionTool.from_schema(schema, run), fn("off")],
@@ -73,6 +73,7 @@ async def written() -> Sequence[bytes]:
         made = agent(here)
         async with here.open(made, "parent") as session:
             await session.run("one")
+            await session.keep_alive()
             await session.tools.enable("github")
             await session.run("two")
             try:

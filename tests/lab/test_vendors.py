@@ -105,6 +105,12 @@ REFUSED: list[tuple[str, list[Json], Json, str]] = [
     ("openrouter", [USER], {"model": "anthropic/claude-9"}, "not a valid model ID"),
     ("openrouter", [USER], {"model": "claude-opus-5"}, "not a valid model ID"),
     ("mistral", [USER, calls("call_1"), result("call_1")], {}, "Tool call id was call_1"),
+    (
+        "mistral",
+        [USER, {"role": "assistant", "content": "x", "reasoning_content": "y"}, USER],
+        {},
+        "messages[1].reasoning_content",
+    ),
     ("xai", [USER, declared("a")], {}, "messages[1].tools"),
 ]
 

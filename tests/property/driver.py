@@ -47,6 +47,7 @@ class Home:
     tail: str = "auto"
     empty: bool = False
     effort: bool = False
+    labels: bool = False
 
 
 @dataclass
@@ -151,6 +152,7 @@ class Driver:
             mcp_servers=[ServerSpec(name="files", server=self.server)],
             tool_changes=home.tool_changes,  # type: ignore[arg-type]
             tail=home.tail,  # type: ignore[arg-type]
+            output_references=home.labels,
             limits=Limits(steps=12, server_wait=5.0),
             record=True,
             transport=self.transport,

@@ -141,7 +141,7 @@ def serving(requests: list[str]) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(b"{}")
 
-        def log_message(self, *_: Any) -> None: ...
+        def log_message(self, format: str, *args: Any) -> None: ...
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

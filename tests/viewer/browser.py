@@ -65,7 +65,7 @@ def served(folder: Path, *options: str, store: str | None = None) -> Generator[s
     assert process.stdout is not None and process.stderr is not None
     try:
         line = process.stdout.readline()
-        found = re.search(r"http://\S+?(?=[; ]|$)", line)
+        found = re.search(r"http://\S+", line)
         assert found, line + process.stderr.read()
         yield found.group()
     finally:

@@ -28,7 +28,6 @@ from addendum.log.events import (
     UserMessage,
 )
 from addendum.log.values import Usage
-from addendum.prompt.announcements import COMPACTION_INSTRUCTION, compaction_request
 from addendum.prompt.long_results import shown
 
 if TYPE_CHECKING:
@@ -229,7 +228,7 @@ async def _asked(
             lambda _: None,
             figures,
             lambda _: None,
-            instruction=compaction_request(COMPACTION_INSTRUCTION),
+            purpose="compaction",
         )
     except (ProviderError, UnsupportedContent) as error:
         await _failed(session, CompactionFailed(str(error)))

@@ -15,10 +15,12 @@ from addendum import encoding
 from addendum.errors import ContentError
 from addendum.log.events import Event, ToolResult
 from addendum.log.values import ToolSchema
-from addendum.tools.search import TOOL_SEARCH_NAME
+from addendum.tools.dispatcher import is_dispatchable
+from addendum.tools.search import TOOL_SEARCH_NAME, answer
 
 if TYPE_CHECKING:
     from addendum.agent.agent import Agent
+    from addendum.agent.session import Session
 
 
 class Found:
@@ -84,3 +86,30 @@ def shown(text: str) -> tuple[str, ...]:
         if isinstance(name, str):
             found.append(name)
     return tuple(found)
+
+
+def searched(session: Session, arguments: bytes | str) -> str:
+    """Answer a call of `tool_search` over what could be called now.
+
+    Args:
+        session: The session.
+        arguments: JSON text of the call's arguments, checked before.
+    """
+    snapshot = session.registry.snapshot()
+    bound = session.bound_tools(snapshot)
+    found = [
+        (entry.schema, entry.server)
+        for entry in snapshot.entries.values()
+        if is_dispatchable(
+            entry.schema,
+            bound=bound,
+            disabled=session.disabled,
+            can_dispatch=session.agent.dispatch.can_dispatch,
+        )
+    ]
+    return answer(
+        arguments,
+        found,
+        dispatch=session.current_context().projection == "dispatch",
+        servers=session.registry.server_names,
+    )

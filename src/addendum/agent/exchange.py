@@ -18,6 +18,7 @@ from addendum.agent.results import (
 )
 from addendum.errors import ProviderError, ProviderRefused
 from addendum.log.events import CacheBreak, RequestContext, RouteDowngrade
+from addendum.log.requests import RequestPurpose
 from addendum.routes import MESSAGE_TOOLS, SYSTEM_ROLE, fields, weaker
 from addendum.wire.answer import Answer, Delta, Parser, ReasoningDelta, TextDelta
 from addendum.wire.apis import wire
@@ -36,7 +37,7 @@ async def ask(
     figures: list[RequestFigures],
     failed: Callable[[ProviderError], None],
     *,
-    instruction: str | None = None,
+    purpose: RequestPurpose = "turn",
     fed: Callable[[Parser], None] | None = None,
 ) -> tuple[Answer, RequestContext]:
     """Prepare and send a request; once more in a weaker form if its tool changes are refused.
@@ -46,15 +47,15 @@ async def ask(
     Returns:
         The answer, and what the request it answers was rendered with.
     """
-    # A compaction adds nothing to the log in front of it: its settings are the last header's.
+    # What is no turn adds nothing to the log in front of it: its settings are the last header's.
     header = session.log.header
-    config = session.config() if instruction is None or header is None else header.header.config
+    config = session.config() if purpose == "turn" or header is None else header.header.config
     reasons = True
     for _ in range(4):
-        ready = session.requests.prepare(session.route, context, config, instruction=instruction)
+        ready = session.requests.prepare(session.route, context, config, purpose=purpose)
         try:
             return await exchange(
-                session, ready, emit, keep, figures, compacts=instruction is not None, fed=fed
+                session, ready, emit, keep, figures, purpose=purpose, fed=fed
             ), context
         except ProviderError as error:
             failed(error)
@@ -87,7 +88,7 @@ async def exchange(
     keep: Callable[[Parser], None],
     figures: list[RequestFigures],
     *,
-    compacts: bool = False,
+    purpose: RequestPurpose = "turn",
     fed: Callable[[Parser], None] | None = None,
 ) -> Answer:
     """Send a prepared request once all it is made of is durable; note what it cost."""
@@ -105,7 +106,7 @@ async def exchange(
             ready.request.body,
             session.agent.clock(),
             ready.breaks,
-            "compaction" if compacts else "turn",
+            purpose,
         )
         session.sent.append(sent)
 

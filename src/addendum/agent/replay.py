@@ -18,6 +18,7 @@ from addendum.errors import LogError
 from addendum.log.events import (
     AssistantMessage,
     CacheBreak,
+    CacheKept,
     CompactionFailed,
     CompactionSummary,
     Event,
@@ -28,7 +29,7 @@ from addendum.log.events import (
 )
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Usage
-from addendum.prompt.announcements import COMPACTION_INSTRUCTION, compaction_request
+from addendum.prompt.announcements import INSTRUCTIONS
 from addendum.prompt.breaks import reasoning_floor
 from addendum.prompt.projector import Projector
 from addendum.prompt.weight import dead_bytes
@@ -149,8 +150,7 @@ def _again(
     if header is None:
         raise _lost(log, event, data, "no header stands in front of it")
     floor = reasoning_floor(log.rare, context.route)
-    compacts = data.purpose == "compaction"
-    instruction = compaction_request(COMPACTION_INSTRUCTION) if compacts else None
+    instruction = INSTRUCTIONS.get(data.purpose)
     prompt = line.projector.prompt(log, instruction=instruction, floor=floor)
     body = line.renderer.body(prompt, header.header.config)
     first = log.surface.nodes[0].data if log.surface.nodes else None
@@ -183,7 +183,8 @@ def _again(
         head=encoding.digest(encoding.encode([head, static])) if keeps_head else None,
         static_blocks=1 if static else 0,
         declared=declared,
-        purpose=data.purpose,
+        # To a judge all is one that no turn goes on from.
+        purpose="turn" if data.purpose == "turn" else "compaction",
     )
     flags = () if context.wire != "anthropic_messages" else betas(prompt, line.route.block_betas)
     return Replayed(record, event.seq, flags, dead_bytes(prompt, header.header.tools))
@@ -198,11 +199,11 @@ def _answers(log: SessionLog) -> dict[int, _Answer]:
         if isinstance(data, RequestSent):
             waiting = event.seq, data
         elif waiting is not None and isinstance(
-            data, AssistantMessage | CompactionSummary | CompactionFailed
+            data, AssistantMessage | CompactionSummary | CompactionFailed | CacheKept
         ):
             seq, sent = waiting
-            kind = "turn" if isinstance(data, AssistantMessage) else "compaction"
-            if data.route == sent.route and kind == sent.purpose:
+            turn = isinstance(data, AssistantMessage)
+            if data.route == sent.route and turn == (sent.purpose == "turn"):
                 found[seq] = _Answer(event.time / 1000, data.usage)
                 waiting = None
     return found

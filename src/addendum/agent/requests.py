@@ -16,14 +16,17 @@ from addendum.errors import StreamBroken
 from addendum.log.events import (
     AssistantMessage,
     CacheBreak,
+    CacheKept,
     CompactionFailed,
     Event,
     RequestContext,
     RequestSent,
     RouteDowngrade,
 )
+from addendum.log.requests import RequestPurpose
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Usage
+from addendum.prompt.announcements import INSTRUCTIONS
 from addendum.prompt.blocks import Native, Prompt
 from addendum.prompt.breaks import cause, difference, reasoning_floor
 from addendum.prompt.projector import REASONING, Projector, WireFacts
@@ -38,6 +41,11 @@ RENDERING = 1
 
 KNOWN_RENDERINGS = frozenset({1})
 """Renderings that this release can continue."""
+
+_READ = frozenset(
+    {RequestContext, RequestSent, AssistantMessage, CacheBreak, CacheKept, RouteDowngrade}
+)
+"""Types of events that say something of requests; a long log has many more of others."""
 
 _LIFETIMES = {"5m": 300, "1h": 3600}
 
@@ -55,7 +63,7 @@ class Sent(Struct):
         answered: Seconds since the epoch; None while it is not, or if it failed.
         usage: What the provider reported.
         breaks: Breaks declared before it left.
-        purpose: `turn` or `compaction`.
+        purpose: `turn`, `compaction` or `keep-alive`.
     """
 
     number: int
@@ -123,12 +131,16 @@ class Requests:
     def _scan(self) -> None:
         for event in self._log.events[self._scanned :]:
             data = event.data
+            if type(data) not in _READ:
+                continue
             if isinstance(data, RequestContext):
                 self._contexts[data.route] = (event.seq, data)
                 self._latest = data
             elif isinstance(data, RequestSent):
                 self._number = data.number
                 self._sent_at[data.route] = event.time
+            elif isinstance(data, CacheKept):
+                self._last_used[data.route] = self._sent_at.get(data.route, event.time)
             elif isinstance(data, AssistantMessage):
                 # A lifetime runs from the start of the request that wrote or read.
                 self._last_used[data.route] = self._sent_at.get(data.route, event.time)
@@ -173,7 +185,7 @@ class Requests:
         context: RequestContext,
         config: Config,
         *,
-        instruction: str | None = None,
+        purpose: RequestPurpose = "turn",
     ) -> Ready:
         """Project, compare, declare, render; and log that the request is about to leave.
 
@@ -181,13 +193,13 @@ class Requests:
             route: Where it goes.
             context: What its epoch recorded.
             config: Sampling settings.
-            instruction: Text of a compaction request.
+            purpose: What for; any but a turn's ends with an instruction of ours.
 
         Raises:
             UnsupportedContent: The history cannot be said on this route.
             MissingCredential: The route has no key.
         """
-        log = self._log
+        log, instruction = self._log, INSTRUCTIONS.get(purpose)
         self._scan()
         line = self._line(route, context)
         prompt = self._project(line, route, instruction)
@@ -207,7 +219,7 @@ class Requests:
                 context.route,
                 seq,
                 log.surface.generation,
-                "turn" if instruction is None else "compaction",
+                purpose,
             )
         )
         if instruction is None:
@@ -294,8 +306,8 @@ class Requests:
             elif found is None and self._expired(route, line.context):
                 declared.append(CacheBreak("lifetime passed", route.name, "none"))
             elif found is None and self._asked_for_nothing(route, log.events[seq:]):
-                # The request for the summary was answered, and this one does not extend it.
-                declared.append(CacheBreak("attempt failed", route.name, "messages", "no summary"))
+                # What was answered last was no turn, and this one does not extend it.
+                declared.append(CacheBreak("attempt failed", route.name, "messages", "no turn"))
             elif found is None and self._stripped(route, before, prompt):
                 declared.append(CacheBreak("reasoning stripped", route.name, "messages"))
         for found_break in declared:
@@ -306,7 +318,9 @@ class Requests:
     def _asked_for_nothing(self, route: Route, events: Sequence[Event]) -> bool:
         """Say whether the last answer on the route was none that stands in the log."""
         for event in reversed(events):
-            if isinstance(event.data, CompactionFailed) and event.data.route == route.name:
+            if isinstance(event.data, CompactionFailed | CacheKept) and (
+                event.data.route == route.name
+            ):
                 return True
             if isinstance(event.data, AssistantMessage) and event.data.route == route.name:
                 return False

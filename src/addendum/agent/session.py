@@ -12,10 +12,11 @@ from anyio.abc import TaskGroup
 
 from addendum.agent.approval import KINDS, Consent, Decisions, Pending, pending
 from addendum.agent.compaction import compact
-from addendum.agent.discovery import Found, binds_search
+from addendum.agent.discovery import Found, binds_search, searched
 from addendum.agent.downgrades import Downgrades
 from addendum.agent.early import Early
 from addendum.agent.epochs import coming
+from addendum.agent.keeping import KeepAlive, keep, quote
 from addendum.agent.lifetime import consolidates
 from addendum.agent.outputs import Outputs
 from addendum.agent.prompts import SessionPrompts
@@ -36,13 +37,12 @@ from addendum.log.events import (
 )
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store
-from addendum.log.values import Config, ToolSchema
+from addendum.log.values import Config, ToolSchema, Usage
 from addendum.routes import Route
-from addendum.tools.dispatcher import is_dispatchable
 from addendum.tools.functions import ToolContext
 from addendum.tools.history import HistoryFold, ToolHistory
 from addendum.tools.registry import Outcome, Registry, Snapshot
-from addendum.tools.search import TOOL_SEARCH_NAME, answer
+from addendum.tools.search import TOOL_SEARCH_NAME
 
 if TYPE_CHECKING:
     from addendum.agent.agent import Agent
@@ -295,25 +295,7 @@ class Session:
 
     def search(self, arguments: bytes | str) -> str:
         """Answer a call of `tool_search` over what could be called now."""
-        snapshot = self.registry.snapshot()
-        bound = self.bound_tools(snapshot)
-        found = [
-            (entry.schema, entry.server)
-            for entry in snapshot.entries.values()
-            if is_dispatchable(
-                entry.schema,
-                bound=bound,
-                disabled=self.disabled,
-                can_dispatch=self.agent.dispatch.can_dispatch,
-            )
-        ]
-        current = self.current_context()
-        return answer(
-            arguments,
-            found,
-            dispatch=current.projection == "dispatch",
-            servers=self.registry.server_names,
-        )
+        return searched(self, arguments)
 
     # -- the route --------------------------------------------------------------------------
 
@@ -429,6 +411,24 @@ class Session:
             if isinstance(event.data, ToolResult) and event.data.call_id == call_id:
                 return event.data.text
         raise ConfigurationError(f"no call {call_id!r} has a result here", session=self.id)
+
+    def keep_alive_price(self) -> KeepAlive:
+        """Return what keeping the cache takes: tokens, money, and when the next request is due.
+
+        Raises:
+            ConfigurationError: There is nothing to keep, or no lifetime is known.
+        """
+        return quote(self)
+
+    async def keep_alive(self) -> Usage:
+        """Send one request that keeps the cache for another lifetime; return what it cost.
+
+        Raises:
+            ConfigurationError: As `keep_alive_price`, or a turn runs.
+            ProviderError: The request failed.
+        """
+        with self._one_at_a_time():
+            return await keep(self)
 
     def start_series(self) -> None:
         """Have the next request start a series of its own; a declared break."""

@@ -18,6 +18,7 @@ from addendum.errors import AddendumError
 from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
+    CacheKept,
     CompactionFailed,
     CompactionSummary,
     EndSeed,
@@ -40,7 +41,7 @@ class Spent(Struct, frozen=True):
         turn: Its turn.
         seq: Its event.
         route: `provider:model`.
-        purpose: `turn` or `compaction`.
+        purpose: `turn`, `compaction` or `keep-alive`.
         inherited: Whether a parent of the session sent it.
         answered: Whether an answer came to its end.
         usage: What the provider counted.
@@ -156,7 +157,7 @@ def spent(events: Iterable[Event], route_of: Callable[[str], Route]) -> list[Spe
         elif isinstance(data, RequestSent):
             close(Usage(), False)
             waiting = data, event
-        elif isinstance(data, AssistantMessage):
+        elif isinstance(data, AssistantMessage | CacheKept):
             close(data.usage, True)
         elif isinstance(data, AssistantAttempt):
             close(data.usage, False)

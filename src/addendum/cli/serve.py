@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -59,6 +60,9 @@ def serve(
     It is reached from this machine alone unless --host says otherwise, which needs --token: whoever
     opens the page can run tools here. The traffic is not encrypted.
     """
+    for module in ("jinja2", "markdown_it", "nh3"):
+        # Asked for first: what is missing is then named with the extra that brings all of it.
+        importlib.import_module(module)
     from addendum.viewer.rooms import Setup
     from addendum.viewer.safety import is_loopback
 
@@ -82,8 +86,8 @@ async def _serve(setup: Setup, host: str, port: int, token: str | None) -> None:
     async with open_house(setup) as house:
         app = build(house, host=host, access=token)
         async with listening(app, host=host, port=port, release=house.close) as url:
-            said = "; the lab answers, its figures are simulated" if setup.lab else ""
-            click.echo(f"addendum on {line(url, 200)}{said}; Ctrl+C ends it")
+            lab = "the lab answers, its figures are simulated; " if setup.lab else ""
+            click.echo(f"addendum on {line(url, 200)} ({lab}Ctrl+C ends it)")
             if token is not None:
                 click.echo("visitors open it with ?access=TOKEN, once")
             # Whoever started this waits for the address.

@@ -24,7 +24,7 @@ from addendum.errors import AddendumError
 from addendum.log import codec
 from addendum.log.store import SessionRow
 
-_COUNTED = ("request/", "assistant/", "compaction/", "session/end-seed")
+_COUNTED = ("request/", "assistant/", "compaction/", "cache/kept", "session/end-seed")
 """Kinds of events that say what requests cost; the others need not be decoded."""
 
 _ROOMY = 100

@@ -31,6 +31,7 @@ from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
     CacheBreak,
+    CacheKept,
     CompactionFailed,
     CompactionSummary,
     EndSeed,
@@ -52,6 +53,8 @@ from addendum.log.events import (
 from addendum.log.session_log import SessionLog
 from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import ToolSchema, Usage
+
+_ANSWERS = (AssistantMessage, CompactionSummary, CompactionFailed, CacheKept)
 
 _NAMES = 20
 """Names of tools that are told of one change."""
@@ -151,8 +154,8 @@ def requests(log: SessionLog) -> list[dict[str, Any]]:
                 }
             )
             breaks = []
-        elif isinstance(data, AssistantMessage | CompactionSummary | CompactionFailed) and found:
-            if isinstance(data, AssistantMessage) or data.route is not None:
+        elif isinstance(data, _ANSWERS) and found:
+            if data.route is not None:
                 usage = data.usage
                 found[-1] |= {
                     "answered": True,
@@ -222,6 +225,9 @@ class Teller:
                 yield seq, "call", f"{call.name} {call.arguments}{through}"
             if data.text:
                 yield seq, "model", data.text
+        elif isinstance(data, CacheKept):
+            yield from self._request(seq, data.route, data.usage)
+            yield seq, "kept", "the cache, for another lifetime"
         elif isinstance(data, CompactionSummary | CompactionFailed):
             if data.route is not None:
                 yield from self._request(seq, data.route, data.usage)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct, structs
@@ -28,6 +28,9 @@ from addendum.cli.terminal import (
 from addendum.errors import ConfigurationError
 from addendum.lab.records import rules_of
 from addendum.log.session_log import SessionLog
+
+if TYPE_CHECKING:
+    from addendum.cli.why_ask import Told
 
 
 class Judged(Struct, frozen=True):
@@ -82,19 +85,36 @@ def judge_log(log: SessionLog) -> Judged:
 @click.command()
 @click.argument("session", metavar="ID")
 @click.option("--request", type=click.IntRange(1), metavar="N", help="This request alone.")
+@click.option("--ask", is_flag=True, help="Ask the endpoint as well; sends both requests again.")
+@click.option("--base-url", metavar="URL", help="With --ask: another address.")
 @store_option
 @json_option
-def why(session: str, request: int | None, store: str | None, as_json: bool) -> None:
+def why(
+    session: str,
+    request: int | None,
+    ask: bool,
+    base_url: str | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
     """Say why requests of a session read less from the cache than they could have.
 
     A reason that was logged before a request was sent makes a miss declared. Exit code 1 if one
     is neither declared nor the provider's, 2 if nothing can be judged.
+
+    With --ask an endpoint that offers diagnostics of its own (Claude, OpenAI's Responses) is asked
+    about each miss, and its word printed beside ours. That costs what the two prompts cost.
     """
     _, log = run_async(read_log, store, session)
     judged = judge_log(log)
     chosen = _chosen(log, judged, request)
     misses = [each for each in judged.misses if request in (None, each.n)]
     undeclared = sum(each.verdict == "undeclared" for each in misses)
+    words: tuple[Told, ...] = ()
+    if ask:
+        from addendum.cli.why_ask import ask as ask_endpoint
+
+        words = run_async(ask_endpoint, misses, tuple(replay(log)), base_url)
     if as_json:
         print_json(
             {
@@ -103,10 +123,13 @@ def why(session: str, request: int | None, store: str | None, as_json: bool) -> 
                 "requests": [structs.asdict(row) for row in chosen],
                 "totals": structs.asdict(totals(chosen)),
                 "misses": [_json(each) for each in misses],
+                **({"asked": [structs.asdict(each) for each in words]} if ask else {}),
             }
         )
     else:
         click.echo("\n".join(_shown(log, judged, chosen, misses, request)))
+        if ask:
+            click.echo("\n".join(_agreement(words, len(misses))))
     if undeclared:
         raise click.exceptions.Exit(1)
 
@@ -182,6 +205,17 @@ def _shown(
     for miss in misses:
         lines += _told(miss)
     return lines
+
+
+def _agreement(words: Sequence[Told], misses: int) -> Iterator[str]:
+    """Yield what endpoints said of misses, and how often they say what we say."""
+    for each in words:
+        sign = "agrees" if each.agrees else "DIFFERS"
+        yield line(f"request {each.n}: the endpoint says {each.word or 'nothing'}: {sign}", width())
+    agree = sum(each.agrees for each in words)
+    yield f"the endpoint agrees on {agree} of {len(words)} asked"
+    if len(words) < misses:
+        yield f"{misses - len(words)} could not be asked: their routes have no diagnostics"
 
 
 def _told(miss: Explanation) -> list[str]:

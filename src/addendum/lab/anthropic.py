@@ -21,6 +21,7 @@ from addendum.lab.anthropic_shapes import (
     read,
     without_unknown,
 )
+from addendum.lab.diagnostics import Memory, claude_asks, claude_says
 from addendum.lab.exchange import Call, Refusal, Reply, Switches, json_body
 from addendum.lab.facts import (
     BETA_BINDING,
@@ -72,6 +73,7 @@ class Anthropic:
 
     def __init__(self, *, cloud: bool = False, minimum: int = 0) -> None:
         self._cache = PrefixCache()
+        self._memory = Memory()
         self._cloud = cloud
         self._minimum = minimum
 
@@ -88,8 +90,8 @@ class Anthropic:
 
     def _answer(self, call: Call) -> Reply:
         key = _credential(call)
-        body = json_body(call)
-        betas = _betas(call)
+        whole, betas = json_body(call), _betas(call)
+        body, diagnosed, before = (whole, False, None) if self._cloud else claude_asks(whole, betas)
         name, model = _model(body)
         spoken_version = call.headers["anthropic-version"]
         spoken = dialect(model, betas, spoken_version, call.switches)
@@ -117,6 +119,9 @@ class Anthropic:
         extra: Json = {}
         if BETA_BINDING in betas:
             extra["input_transformations"] = list(verdicts.dropped)
+        if diagnosed:
+            extra["diagnostics"] = claude_says(self._memory, before, body)
+            self._memory.keep(anthropic_answer.message_id(call.body), body)
         output = anthropic_answer.output_tokens(blocks, thinking[1].tokens if thinking else 0)
         reply = anthropic_answer.answer(
             model=body["model"],

@@ -57,6 +57,11 @@ def output_tokens(blocks: Sequence[Json], thinking: int = 0) -> int:
     return thinking + sum(segment("assistant", block).tokens for block in spoken)
 
 
+def message_id(seed: bytes) -> str:
+    """Return the id of the message that answers a body."""
+    return f"msg_{encoding.digest(seed)[:22]}"
+
+
 def answer(
     *,
     model: str,
@@ -79,7 +84,7 @@ def answer(
         extra: Further fields of the message.
     """
     message: Json = {
-        "id": f"msg_{encoding.digest(seed)[:22]}",
+        "id": message_id(seed),
         "type": "message",
         "role": "assistant",
         "model": model,

@@ -299,7 +299,7 @@ class ChatVendor(msgspec.Struct, frozen=True):
         keyed: Nothing is cached without `prompt_cache_key`.
         usage: Where cached tokens are reported: `details`, `detail` (Mistral's spelling) or
             `choice` (in streams, beside the last choice).
-        reasoning: Field in which it shows its reasoning, and takes it back.
+        reasoning: Field in which it shows its reasoning, and takes it back; empty for neither.
         needs_key: Refuses requests without a key.
         message_tools: Matches the models that take tools in system messages; empty for none.
         names: Matches the names of tools that it takes.
@@ -344,8 +344,14 @@ CHAT_VENDORS: Mapping[str, Fact[ChatVendor]] = {
         "reported",
     ),
     "mistral": Fact(
-        ChatVendor(keyed=True, usage="detail", call_ids="[a-zA-Z0-9]{9}", own_ids="{}"),
-        "docs.mistral.ai; minimum and step are assumed",
+        ChatVendor(
+            keyed=True,
+            usage="detail",
+            reasoning="",
+            call_ids="[a-zA-Z0-9]{9}",
+            own_ids="{}",
+        ),
+        "docs.mistral.ai; charmbracelet/crush#1590 (reasoning); minimum and step are assumed",
         "reported",
     ),
     "zai": Fact(ChatVendor(models="glm-.+"), "docs.z.ai: implicit; no figures", "assumed"),

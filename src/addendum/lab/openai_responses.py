@@ -7,6 +7,7 @@ from typing import Any
 
 from addendum import encoding
 from addendum.lab import facts
+from addendum.lab.diagnostics import Memory, openai_says
 from addendum.lab.exchange import Call, Refusal, Reply, json_body, pieces, sse
 from addendum.lab.openai_cache import ExactCache, SteppedCache
 from addendum.lab.openai_chat import bearer
@@ -21,6 +22,7 @@ from addendum.lab.openai_responses_rules import (
 from addendum.lab.openai_rules import error_body
 from addendum.lab.script import Heard, Spoken, speak
 from addendum.lab.tokens import count, segment
+from addendum.wire.segment import fields
 
 Json = dict[str, Any]
 
@@ -35,6 +37,7 @@ class OpenAIResponses:
     def __init__(self) -> None:
         self._exact = ExactCache(facts.OPENAI_EXACT.lifetime)
         self._stepped = SteppedCache(minimum=facts.OPENAI_MINIMUM_TOKENS.value)
+        self._memory = Memory()
 
     def handle(self, call: Call) -> Reply:
         """Answer a request; a refusal is an answer too."""
@@ -100,11 +103,21 @@ class OpenAIResponses:
             "output_tokens_details": {"reasoning_tokens": thinking},
             "total_tokens": prompt + spent,
         }
-        return reply(call, body, items, usage, dropped=asked.dropped, begin=begin)
+        other = fields(body.get("prompt_cache_options")).get("comparison_response_id")
+        extra: Json = {}
+        if model.exact and other:
+            extra["prompt_cache_diagnostics"] = openai_says(self._memory, other, body)
+        self._memory.keep(response_id(call), body)
+        return reply(call, body, items, usage, dropped=asked.dropped, begin=begin, extra=extra)
 
 
 def _nothing() -> None:
     return None
+
+
+def response_id(call: Call) -> str:
+    """Return the id of the response that answers a request."""
+    return f"resp_{encoding.digest(call.body)[:24]}"
 
 
 def reply(
@@ -115,6 +128,7 @@ def reply(
     *,
     dropped: Sequence[Json] = (),
     begin: Callable[[], None] = _nothing,
+    extra: Mapping[str, Any] | None = None,
 ) -> Reply:
     """Return an answer, streamed if the body asks for it.
 
@@ -125,9 +139,10 @@ def reply(
         usage: The whole usage object.
         dropped: Reasoning that was left out of the prompt.
         begin: What happens in the cache when the answer begins.
+        extra: Further fields of the response.
     """
     head: Json = {
-        "id": f"resp_{encoding.digest(call.body)[:24]}",
+        "id": response_id(call),
         "object": "response",
         "created_at": int(call.now),
         "error": None,
@@ -142,6 +157,7 @@ def reply(
         "top_p": None,
         "store": body.get("store", True),
         **({"input_transformations": list(dropped)} if dropped else {}),
+        **(extra or {}),
     }
     whole = {**head, "status": "completed", "output": items, "usage": usage}
     if not body.get("stream"):

@@ -310,7 +310,9 @@ def _settings(body: Json, model: ChatModel) -> None:
         raise _wrong("prompt_cache_key", "a string")
     options = body.get("prompt_cache_options")
     if options is not None:
-        _known("prompt_cache_options", options, {"mode", "ttl"})
+        _known("prompt_cache_options", options, {"mode", "ttl", "comparison_response_id"})
+        if not isinstance(options.get("comparison_response_id") or "", str):
+            raise _wrong("prompt_cache_options.comparison_response_id", "a string")
         if options.get("mode", "implicit") not in ("implicit", "explicit"):
             raise _wrong("prompt_cache_options.mode", "'implicit' or 'explicit'")
         if options.get("ttl", "30m") not in _TTLS:

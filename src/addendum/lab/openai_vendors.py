@@ -16,7 +16,7 @@ from addendum.lab.facts import ChatVendor
 from addendum.lab.openai_cache import SteppedCache
 from addendum.lab.openai_chat import bearer, heard, said, told
 from addendum.lab.openai_rules import ChatDialect, Json, error_body, message_segments, read
-from addendum.lab.script import speak
+from addendum.lab.script import Spoken, speak
 from addendum.lab.tokens import count
 
 _KIMI = frozenset({"prompt_cache_options"})
@@ -65,6 +65,8 @@ class Vendor:
             found = self._cache.read(asked, key=scope, step=facts.step, now=call.now)
             cached = min(found, prompt - facts.fresh)
         spoken = speak(call.script, heard(asked), asked.offered)
+        if not facts.reasoning:
+            spoken = Spoken(spoken.text, "", spoken.calls)
         message = said(call, spoken, reasoning=facts.reasoning, call_ids=facts.own_ids)
         completion = count(message_segments(message))
         usage: Json = {
@@ -85,7 +87,7 @@ def _dialect(facts: ChatVendor) -> ChatDialect:
         roles=("system", "user", "assistant", "tool"),
         top=_KIMI if facts.message_tools else frozenset(),
         max_tokens=True,
-        reasoning=frozenset({facts.reasoning}),
+        reasoning=frozenset({facts.reasoning} if facts.reasoning else ()),
         message_tools=bool(facts.message_tools),
         names=facts.names,
         call_ids=facts.call_ids,

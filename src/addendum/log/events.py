@@ -27,6 +27,7 @@ hook/context              yes      text that a hook adds behind the results of a
 request/header            no       the active tools and the sampling settings
 request/context           no       how an epoch renders: projection, facts, rendering number
 request/sent              no       a request is about to leave
+cache/kept                no       a request kept the cache from expiring (ignorable)
 cache/break               no       a break of the prefix, declared before it happens
 tool/switch               no       somebody switched a server or tool on or off
 tool/policy               no       which tools are bound but refused
@@ -52,6 +53,7 @@ from addendum.log.approvals import (
 )
 from addendum.log.requests import (
     CacheBreak,
+    CacheKept,
     RequestContext,
     RequestHeader,
     RequestSent,
@@ -371,6 +373,7 @@ EventData: TypeAlias = (
     | RequestContext
     | RequestSent
     | CacheBreak
+    | CacheKept
     | ToolSwitch
     | ToolPolicy
     | ToolRedefined
@@ -393,6 +396,7 @@ SURFACE_TYPES: tuple[type[Struct], ...] = (
     CompactionSummary,
 )
 IGNORABLE_TYPES: tuple[type[Struct], ...] = (
+    CacheKept,
     CompactionFailed,
     RouteDowngrade,
     SubagentEnded,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from addendum.log.values import (
     BreakReason,
@@ -13,7 +13,10 @@ from addendum.log.values import (
     Logged,
     Projection,
     TailMode,
+    Usage,
 )
+
+RequestPurpose: TypeAlias = Literal["turn", "compaction", "keep-alive"]
 
 
 class RequestHeader(Logged, frozen=True, tag="request/header"):
@@ -94,7 +97,7 @@ class RequestSent(Logged, frozen=True, tag="request/sent"):
         route: `provider:model`.
         context_seq: The epoch's `request/context`.
         generation: Replaces on the surface so far: a later request with more starts a series.
-        purpose: `turn` or `compaction`.
+        purpose: `turn`, `compaction`, or `keep-alive`: asked so that the cache stays.
     """
 
     turn: int
@@ -103,7 +106,19 @@ class RequestSent(Logged, frozen=True, tag="request/sent"):
     route: str
     context_seq: int
     generation: int = 0
-    purpose: Literal["turn", "compaction"] = "turn"
+    purpose: RequestPurpose = "turn"
+
+
+class CacheKept(Logged, frozen=True, tag="cache/kept"):
+    """A request was answered that was sent to keep the cache; nothing of it stays.
+
+    Attributes:
+        route: The route whose cache it is.
+        usage: What it cost.
+    """
+
+    route: str
+    usage: Usage = Usage()
 
 
 class CacheBreak(Logged, frozen=True, tag="cache/break"):

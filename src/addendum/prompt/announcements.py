@@ -9,7 +9,7 @@ the original.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Raw
 
@@ -170,6 +170,13 @@ COMPACTION_INSTRUCTION = (
     "what was tried with which outcome, and what is still open. Leave out pleasantries. Answer "
     "with the summary alone and call no tool."
 )
+
+
+INSTRUCTIONS: Mapping[str, str] = {
+    "compaction": compaction_request(COMPACTION_INSTRUCTION),
+    "keep-alive": compaction_request("No summary is wanted now. Answer with the word `kept`."),
+}
+"""The last user message of a request that is no turn's, by its purpose."""
 
 
 def summary(text: str) -> str:

@@ -58,7 +58,7 @@ class Projector:
         self._settled_told: Told | None = None
         self._settled_for = (-1, -1)
         self._key = ""
-        self._key_for: object = None
+        self._key_for: int | None = None
         self._system: tuple[SystemMessage | None, tuple[Text, ...]] = (None, ())
         self._head = -1
         self._reset()
@@ -183,12 +183,12 @@ class Projector:
 
         Another key finds nothing, so it changes with the head alone.
         """
-        head = self._ledger.head if self._ledger.consumed else self._history.head
-        # Empty heads are all one object.
-        if self._key_for is not head or not head:
-            names = [tool.identity() for tool in head if not tool.defer_loading]
+        fold = self._ledger if self._ledger.consumed else self._history
+        # A new head may have the same tools, and another text.
+        if self._key_for != fold.head_seq or fold.head_seq is None:
+            names = [tool.identity() for tool in fold.head if not tool.defer_loading]
             self._key = encoding.digest(encoding.encode([names, _static_of_head(events)]))[:32]
-            self._key_for = head
+            self._key_for = fold.head_seq
         return self._key
 
     # -- prompt text ------------------------------------------------------------------------

@@ -48,6 +48,7 @@ class HistoryFold:
     Attributes:
         baseline: Seq of the header that the current series starts from, or None.
         head: Tools of the session's head header.
+        head_seq: Its seq, or None before the first.
         offered: Names that the series has told as callable, and has not taken back.
         consumed: How many events were looked at so far.
     """
@@ -55,6 +56,7 @@ class HistoryFold:
     def __init__(self) -> None:
         self.baseline: int | None = None
         self.head: tuple[ToolSchema, ...] = ()
+        self.head_seq: int | None = None
         self.offered: set[str] = set()
         self.consumed = 0
         self._headers: dict[int, tuple[ToolSchema, ...]] = {}
@@ -98,7 +100,7 @@ class HistoryFold:
     def _take_header(self, seq: int, data: RequestHeader) -> None:
         tools = data.header.tools
         if not self._headers or data.head:
-            self.head = tools
+            self.head, self.head_seq = tools, seq
         self._headers[seq] = tools
         if (
             self.baseline is None

@@ -205,6 +205,10 @@ class _Postings(NamedTuple):
     shares: array[float]
 
 
+def _longest_first(found: _Postings) -> int:
+    return -len(found.places)
+
+
 class Index:
     """Tools, and where each term stands in them.
 
@@ -252,18 +256,22 @@ class Index:
             most: Places to return at most.
         """
         wanted = self.wanted(query)
-        scores = array("d", bytes(8 * len(self._order)))
-        for term in wanted:
-            for place, score in zip(*self._meant(term, wanted), strict=True):
-                scores[place] += score
+        scores: dict[int, float] = {}
+        # The longest first: it is taken over as it is.
+        for found in sorted((self._meant(term, wanted) for term in wanted), key=_longest_first):
+            if not scores:
+                scores = dict(zip(*found, strict=True))
+                continue
+            known = scores.get
+            for place, score in zip(*found, strict=True):
+                scores[place] = known(place, 0.0) + score
         for place in self._exact(query):
             scores[place] = math.inf
-        count = len(scores) - scores.count(0.0)
-        least = sorted(scores, reverse=True)[: min(most, count)][-1:] or [math.inf]
+        least = sorted(scores.values(), reverse=True)[:most][-1:] or [math.inf]
         # Rounding makes equal what differs only by the order of its sums.
-        found = [place for place, score in enumerate(scores) if score and score >= least[0] - 1e-8]
-        found.sort(key=lambda place: (-round(scores[place], 9), place))
-        return count, [self._order[place] for place in found[:most]]
+        first = [place for place, score in scores.items() if score >= least[0] - 1e-8]
+        first.sort(key=lambda place: (-round(scores[place], 9), place))
+        return len(scores), [self._order[place] for place in first[:most]]
 
     def wanted(self, query: str) -> list[str]:
         """Return the terms that a query looks for, in their order."""
@@ -344,9 +352,10 @@ class Indexes:
 
     def of(self, entries: Sequence[Entry]) -> Index:
         """Return the index of these tools; a known one if they are equal, in the same order."""
-        wanted, latest = list(entries), self._latest
+        wanted = entries if isinstance(entries, list) else list(entries)
+        latest = self._latest
         found = next((each for each in latest if each[0] == wanted), None)
         if found is None:
-            found = (wanted, Index([tool for tool, _ in wanted]))
+            found = (list(wanted), Index([tool for tool, _ in wanted]))
         self._latest = (found, *(each for each in latest if each is not found))[: self._most]
         return found[1]

@@ -34,9 +34,6 @@ SHOWN = 1_500
 MAX_DIFF = 2_000
 """Lines on each side up to which two segments are compared line by line."""
 
-BASES = 3
-"""Requests in front on the same route among which the judge looks for a base."""
-
 Fill = Literal["read", "write", "new", "none"]
 
 
@@ -178,7 +175,8 @@ def look(
     own = numbered(log, index, number)
     earlier = [each for each in index.requests if each.seq < own.seq and each.route == own.route]
     answered = [each for each in earlier if each.answer is not None]
-    bases = answered[-BASES:]
+    # The judge's base is the last one that was answered; shown is the last one that was sent.
+    bases = answered[-1:]
     if earlier and earlier[-1] not in bases:
         bases.append(earlier[-1])
     found = requests_of(log, [*bases, own]) if replayed is None else replayed
@@ -197,7 +195,7 @@ def look(
         tuple(rows),
         len(reading.segments),
         seen,
-        _cause(records, own) if own.answer is not None and before is not None else None,
+        _cause(records, own) if own.short else None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -42,6 +43,9 @@ TURNS = 12
 
 MAX_STREAMS = 256
 """Event streams that may be open at once."""
+
+KEPT_LOOKS = 4
+"""Requests of a session that stay taken apart."""
 
 MAX_WHOLE = 4_000_000
 """Characters of one text that are sent when somebody asks for all of it."""
@@ -228,10 +232,22 @@ def _seq(page: Page, watched: Watched) -> int:
 # -- requests -------------------------------------------------------------------------------------
 
 
+async def _taken_apart(watched: Watched, number: int, *, folded: bool) -> inspect.Look:
+    """Take a request apart, or return it as it was a moment ago."""
+    log, index, looks = watched.log, watched.index, watched.looks
+    key = number, inspect.numbered(log, index, number).answer, folded
+    if key not in looks:
+        made = partial(inspect.look, log, index, number, folded=folded)
+        looks[key] = await anyio.to_thread.run_sync(made)
+        for old in list(looks)[:-KEPT_LOOKS]:
+            del looks[old]
+    return looks[key]
+
+
 async def _look(watched: Watched, number: int, words: Words) -> Markup:
     """Return a request taken apart; what cannot be rendered again says so."""
     try:
-        found = await anyio.to_thread.run_sync(inspect.look, watched.log, watched.index, number)
+        found = await _taken_apart(watched, number, folded=True)
     except ConfigurationError:
         raise
     except AddendumError as error:
@@ -277,11 +293,7 @@ async def request_run(page: Page) -> Response:
     """Segments of a request that were told in one line."""
     watched = await page.watched()
     number = page.path_number("number")
-
-    def work() -> inspect.Look:
-        return inspect.look(watched.log, watched.index, number, folded=False)
-
-    found = await anyio.to_thread.run_sync(work)
+    found = await _taken_apart(watched, number, folded=False)
     at, count = page.path_number("at"), min(page.path_number("count"), 400)
     return HTMLResponse(run_html(found, at, count, watched.id, page.words))
 

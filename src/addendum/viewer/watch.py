@@ -19,6 +19,7 @@ from addendum.log.store import Store
 from addendum.viewer.index import Index
 
 if TYPE_CHECKING:
+    from addendum.viewer.inspect import Look
     from addendum.viewer.rooms import Room
 
 POLL_SECONDS = 0.7
@@ -40,6 +41,7 @@ class Watched:
         index: What is known of it.
         room: The session as it is driven here, if it is.
         viewers: Event streams that follow it.
+        looks: Requests that were taken apart last; a long one takes a while.
         version: Grows with every change that is not in the log.
     """
 
@@ -50,6 +52,7 @@ class Watched:
         self.room: Room | None = None
         self.viewers = 0
         self.version = 0
+        self.looks: dict[tuple[int, int | None, bool], Look] = {}
         self._changed = anyio.Event()
         self._reading = anyio.Lock()
 

@@ -25,12 +25,14 @@ function showFollowing() {
 }
 
 if (rows) {
-  const pointed = location.hash.length > 1 ? document.getElementById(location.hash.slice(1)) : null;
+  const at = new URLSearchParams(location.search).get("at");
+  const pointed = document.getElementById(location.hash.slice(1) || `e${at}`);
   live = !$("#later");
   if (pointed) {
     choose(pointed);
     pointed.scrollIntoView({ block: "center" });
     pointed.classList.add("pointed");
+    if (pointed.matches("li")) pointed.setAttribute("aria-current", "true");
   } else if (live) {
     following = true;
     toEnd();
@@ -136,6 +138,8 @@ function trim() {
 // -- the inspector --------------------------------------------------------------------------------------
 
 async function inspect(url, row) {
+  if (row) mark(row);
+  inspector.setAttribute("aria-busy", "true");
   try {
     const { text } = await part(url);
     const place = $("[data-inspector]", inspector);
@@ -143,9 +147,10 @@ async function inspect(url, row) {
     place.scrollTop = 0;
     copyable(place);
     inspector.classList.add("open");
-    if (row) mark(row);
   } catch (error) {
     status(error.message);
+  } finally {
+    inspector.removeAttribute("aria-busy");
   }
 }
 

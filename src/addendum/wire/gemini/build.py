@@ -56,7 +56,7 @@ def kind(raw: Raw) -> str:
 
 
 def unsigned(raw: Raw) -> Raw:
-    """Return a part without its signature: nothing if that is all, the same object if it has none."""
+    """Return a part without its signature: nothing if that is all, itself if it has none."""
     if b'"thoughtSignature"' not in bytes(raw):
         return raw
     fields = _fields.decode(raw)

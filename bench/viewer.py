@@ -1,0 +1,97 @@
+"""The web page on long sessions: time to the first byte, bytes sent, memory of the server.
+
+A session of 1,000 turns and one of 100,000 events are put into a store; a process of its own serves
+them, and each page is asked for twice: first when nothing of the session is in memory yet.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import anyio
+import httpx2
+
+from addendum.stores import open_store
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.viewer.staged import long_log, stored
+
+TURNS = {"1,000 turns": 1_000, "100,000 events": 100_000 // 13}
+PAGES = {
+    "chat": "",
+    "trajectory": "/trajectory",
+    "a request": "/requests/{last}",
+    "timeline": "/tools",
+    "usage": "/usage",
+    "search": "/trajectory?q=Question+77:",
+}
+LIMIT = 300_000
+"""Bytes that a first view may have."""
+
+
+def memory(process: int) -> float:
+    """Return what a process holds in memory, in MB."""
+    status = Path(f"/proc/{process}/status").read_text()
+    found = re.search(r"VmRSS:\s+(\d+)", status)
+    return int(found.group(1)) / 1024 if found else 0.0
+
+
+def main() -> None:
+    """Print the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{Path(folder) / 'long.db'}"
+
+        async def fill() -> None:
+            store = await open_store(url)
+            for turns in TURNS.values():
+                await stored(store, long_log(turns, f"long{turns}"))
+            await store.aclose()
+
+        anyio.run(fill)
+        command = [sys.executable, "-m", "addendum.cli.main", "serve", "--port", "0"]
+        server = subprocess.Popen([*command, "--store", url], stdout=subprocess.PIPE, text=True)
+        try:
+            assert server.stdout is not None
+            found = re.search(r"http://\S+", server.stdout.readline())
+            assert found
+            measure(found.group(), server.pid)
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def measure(address: str, process: int) -> None:
+    """Ask for each page, and print what it took."""
+    print(f"server at its start: {memory(process):.0f} MB")
+    print(f"{'session':16}{'page':12}{'first':>10}{'again':>10}{'bytes':>10}{'server':>9}")
+    worst = 0
+    with httpx2.Client(base_url=address, timeout=120) as client:
+        for name, turns in TURNS.items():
+            for page, path in PAGES.items():
+                target = f"/s/long{turns}{path.format(last=turns * 2)}"
+                spent: list[float] = []
+                size = 0
+                for _ in range(2):
+                    start = time.perf_counter()
+                    answer = client.get(target)
+                    spent.append(time.perf_counter() - start)
+                    answer.raise_for_status()
+                    size = len(answer.content)
+                worst = max(worst, size)
+                print(
+                    f"{name:16}{page:12}{spent[0] * 1000:>7.0f} ms{spent[1] * 1000:>7.0f} ms"
+                    f"{size:>10,}{memory(process):>6.0f} MB"
+                )
+    print(f"largest page: {worst:,} bytes, {LIMIT:,} allowed")
+    if worst > LIMIT:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

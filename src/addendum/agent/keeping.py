@@ -1,0 +1,99 @@
+"""Keep-alive: a request that is sent for nothing but to keep a session's cache from expiring.
+
+It is never sent by itself. What one costs is said first, and how soon the next one is due; whoever
+wants the cache to stay asks for each.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from addendum.agent.exchange import ask
+from addendum.agent.lifetime import lifetime
+from addendum.cache.cost import again, left_in_cache
+from addendum.errors import ConfigurationError
+from addendum.log.events import AssistantMessage, CacheKept
+from addendum.log.values import Usage
+from addendum.routes.prices import prices
+
+if TYPE_CHECKING:
+    from addendum.agent.session import Session
+
+_SHARE = 0.8
+"""Part of a lifetime after which the next request is due: it needs time to arrive."""
+
+
+class KeepAlive(Struct, frozen=True):
+    """What keeping a cache takes.
+
+    Attributes:
+        tokens: Tokens that are kept, and read by each request.
+        due: Seconds from now until one has to be sent; 0 if at once.
+        every: Seconds between two.
+        cost: US dollars for one, its few tokens of output left out; None if that is not known.
+        lost: US dollars that it costs more to write all of it anew once it has expired.
+    """
+
+    tokens: int
+    due: float
+    every: float
+    cost: Decimal | None
+    lost: Decimal | None
+
+
+def quote(session: Session) -> KeepAlive:
+    """Return what keeping the session's cache takes.
+
+    Raises:
+        ConfigurationError: There is nothing to keep, or no lifetime is known.
+    """
+    route, now = session.route, session.agent.clock()
+    context, idle = session.requests.recorded(route.name), session.requests.idle(route.name)
+    last = next(
+        (
+            event.data
+            for event in reversed(session.log.events)
+            if isinstance(event.data, AssistantMessage) and event.data.route == route.name
+        ),
+        None,
+    )
+    if context is None or idle is None or last is None:
+        raise ConfigurationError("nothing was sent here yet; there is no cache to keep")
+    seconds = lifetime(route, context)
+    held, _ = left_in_cache(last.usage, route.cache)
+    if not seconds or route.cache.kind == "none" or not context.caching:
+        raise ConfigurationError(
+            f"{route.full_name} has no cache of a known lifetime to keep", route=route.name
+        )
+    if idle > seconds or not held:
+        raise ConfigurationError("there is nothing in the cache any more; the next turn fills it")
+    found = prices(route, now)
+    read = None if found is None else held * found.of(held).read / 1_000_000
+    every = seconds * _SHARE
+    return KeepAlive(held, max(0.0, every - idle), every, read, again(route, held, held, now))
+
+
+async def keep(session: Session) -> Usage:
+    """Send one request that reads all of the session's cache; return what it cost.
+
+    Raises:
+        ConfigurationError: As `quote`.
+        ProviderError: The request failed.
+    """
+    quote(session)
+    context = session.current_context()
+    answer, _ = await ask(
+        session,
+        context,
+        lambda _: None,
+        lambda _: None,
+        [],
+        lambda _: None,
+        purpose="keep-alive",
+    )
+    session.log.append(CacheKept(session.route.name, answer.usage))
+    await session.flush()
+    return answer.usage
