@@ -7,10 +7,10 @@ PIP := $(RUN) pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check fmt bench fuzz cases mutations crash clean
+.PHONY: help demo test check fmt bench fuzz envelopes cases mutations crash clean
 
 help: ## list these targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/lab ## show what a tool change costs, ours beside rebinding; no key, no network
 	@.venv/bin/addendum demo
@@ -36,6 +36,9 @@ bench: .venv/dev ## run every measurement in bench/, the vendors' SDKs beside ou
 
 fuzz: .venv/dev ## 20,000 random histories against every rule (hours)
 	ADDENDUM_EXAMPLES=20000 $(RUN) pytest tests/property --timeout=86400
+
+envelopes: .venv/dev ## throw 1,000,000 random envelopes at the dispatcher (half an hour)
+	@$(RUN) scripts.envelopes --count 1000000
 
 cases: .venv/dev ## list which test covers which numbered case; fails on a missing or doubled one
 	@.venv/bin/python scripts/check_cases.py

@@ -9,12 +9,14 @@ Usage: open.py [EVENTS [ROUTE]]
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -66,12 +68,12 @@ def resident() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 1e6
 
 
-def bare(path: str) -> tuple[float, float]:
-    """Read the rows and do nothing with them; return seconds and MB."""
+def bare(path: str, load: Callable[[bytes], object]) -> tuple[float, float]:
+    """Read the rows, and do no more with them than `load` does; return seconds and MB."""
     before, began = resident(), time.perf_counter()
     db = sqlite3.connect(path)
     rows = [
-        data
+        load(data)
         for (data,) in db.execute(
             "SELECT data FROM events WHERE session = ? AND seq >= ? ORDER BY seq", ("s", 0)
         )
@@ -109,7 +111,10 @@ def main() -> None:
         print("memory is measured on Linux only")
         return
     if path := os.environ.get("BENCH_BARE"):
-        print(*bare(path))
+        print(*bare(path, lambda row: row))
+        return
+    if path := os.environ.get("BENCH_JSON"):
+        print(*bare(path, json.loads))
         return
     if path := os.environ.get("BENCH_OPEN"):
         anyio.run(opened, path)
@@ -120,6 +125,7 @@ def main() -> None:
         size = Path(path).stat().st_size / 1e6
         print(f"a session of {EVENTS:,} events, {size:,.0f} MB, on {ROUTE}")
         loops = [child("BENCH_BARE", path)[0] for _ in range(3)]
+        parsed = [child("BENCH_JSON", path)[0] for _ in range(3)]
         runs = [child("BENCH_OPEN", path) for _ in range(3)]
     loop = [min(each[at] for each in loops) for at in (0, 1)]
     print(f"{'':<34}{'s':>8}{'ratio':>8}{'MB':>8}{'ratio':>8}")
@@ -128,6 +134,9 @@ def main() -> None:
         ratios = f"{seconds / loop[0]:>8.1f}{grown:>8.0f}{grown / loop[1]:>8.1f}"
         print(f"{name:<34}{seconds:>8.2f}{ratios}")
     print(f"{'bare SQLite loop':<34}{loop[0]:>8.2f}{'':>8}{loop[1]:>8.0f}")
+    seconds, grown = (min(each[at] for each in parsed) for at in (0, 1))
+    ratios = f"{seconds / loop[0]:>8.1f}{grown:>8.0f}{grown / loop[1]:>8.1f}"
+    print(f"{'the same, each row by json.loads':<34}{seconds:>8.2f}{ratios}")
     print(f"the request has {runs[0][1][2] / 1e6:.1f} MB; the goal is {GOAL:g} times the loop")
 
 

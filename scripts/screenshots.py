@@ -208,7 +208,9 @@ class Camera:
         if scroll is not None:
             notice = page.locator(".node.notice").first
             notice.locator("summary").click()
-            page.locator(f"#t{scroll - 1}").evaluate("turn => turn.scrollIntoView()")
+            page.locator(f"#t{scroll - 1}").evaluate(
+                "turn => { turn.scrollIntoView(); turn.closest('#talk').scrollTop += 72; }"
+            )
         if open_:
             page.locator(".segment.s-added summary").last.click()
         page.wait_for_timeout(400)
@@ -265,15 +267,15 @@ def repository(place: Path) -> None:
 def play(place: Path, text: str, name: str, route: str, store: str) -> str:
     """Play a conversation on a route; return its session."""
     modules: dict[str, Sequence[str]] = {
-        "COMMAND_GIT": ["-m", "mcp_server_git", "--repository", str(place / "repository")],
+        "COMMAND_GIT": ["-m", "mcp_server_git", "--repository", "repository"],
         "COMMAND_TIME": ["-m", "mcp_server_time"],
     }
     for key, arguments in modules.items():
         text = text.replace(key, json.dumps([sys.executable, *arguments]))
     file = place / f"{name}.yaml"
-    file.write_text(text.replace("REPO", str(place / "repository")), "utf-8")
+    file.write_text(text.replace("REPO", "repository"), "utf-8")
     command = [sys.executable, "-m", "addendum.cli.main", "run", str(file), "--route", route]
-    subprocess.run([*command, "--store", store], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, "--store", store], check=True, stdout=subprocess.DEVNULL, cwd=place)
     return newest(store)
 
 

@@ -1,4 +1,4 @@
-"""What a restore may find gone or strange: a tool, a server, a route, time itself, part of the log."""
+"""What a restore may find gone or strange: tools, servers, routes, time, part of the log."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ async def test_a_log_that_was_damaged_or_edited_is_refused_with_the_place() -> N
     strange: list[tuple[list[bytes], type[LogError], str]] = [
         ([*whole[:3], *whole[4:]], LogError, "event 3 is missing"),
         ([*whole[:3], whole[3][:-9], *whole[4:]], LogError, "no event"),
-        ([whole[0].replace(b'"format":1', b'"format":9')], LogError, "format 9"),
+        ([changed(whole[0], format=9)], LogError, "format 9"),
         ([*whole[:3], changed(whole[3], type="some/thing")], UnknownEvent, "some/thing"),
         ([*whole[:3], changed(whole[3], more=1)], UnknownEvent, "'more'"),
         (

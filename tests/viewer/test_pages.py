@@ -8,19 +8,21 @@ from html.parser import HTMLParser
 from urllib.parse import quote
 
 import pytest
-from tests.viewer.staged import Stage, long_log, stage, stored
+from tests.viewer.staged import OPUS, Stage, long_log, stage, stored
 
 from addendum.log.events import (
+    AssistantMessage,
     DeveloperMessage,
     RequestHeader,
     SessionStart,
     StepStart,
+    ToolResult,
     ToolSwitch,
     TurnStart,
     UserMessage,
 )
 from addendum.log.session_log import SessionLog
-from addendum.log.values import ToolAddition
+from addendum.log.values import Call, Media, ToolAddition
 from addendum.stores import MemoryStore
 from addendum.viewer.ledger import PAGE
 
@@ -160,7 +162,7 @@ async def test_a_request_is_shown_as_it_was_sent() -> None:
         body = json.loads(await staged.get(f"{url}/requests/2/body"))
         assert body["messages"][-1]["content"][0]["text"] == "second"
         page = await staged.get(f"{url}/requests/2")
-        assert "messages[2].content[0]" in page and "cache mark" in page
+        assert "messages[2].content[0]" in page and "mark 5m" in page
         assert "read from the cache" in page
         assert "read less" not in page
         segment = await staged.get(f"{url}/requests/2/segment?path=messages[2].content[0]")
@@ -184,3 +186,52 @@ async def test_a_tool_change_stands_where_it_happened() -> None:
         assert chat.index("now") < chat.index("Tool added: look")
         ledger = await staged.get("/s/long/trajectory")
         assert ledger.rindex('class="k-head') < ledger.index("Tool added: look")
+
+
+async def test_an_image_of_a_result_is_shown_and_other_files_are_kept() -> None:
+    store = MemoryStore()
+    log = SessionLog("media")
+    log.append(SessionStart("media"))
+    log.append(TurnStart(1))
+    log.append(StepStart(1, 1))
+    log.append(UserMessage(1, "draw"))
+    said = AssistantMessage(1, 1, OPUS, "anthropic_messages", calls=(Call("c", "draw", "{}"),))
+    log.append(said)
+    files = (Media("image/png", "iVBORw0KGgo="), Media("application/pdf", "JVBERi0="))
+    files += (Media("text/html", "PHNjcmlwdD4="), Media("image/png", "!"))
+    seq = log.append(ToolResult(1, 1, "c", "draw", "drawn", media=files)).seq
+    await stored(store, log)
+    async with stage(store=store) as staged:
+        page = await staged.get("/s/media")
+        assert f'src="/s/media/event/{seq}/media/0"' in page and "application/pdf" in page
+        kinds: list[tuple[str, str]] = []
+        for place in range(3):
+            answer = await staged.client.get(f"/s/media/event/{seq}/media/{place}")
+            assert answer.status_code == 200
+            kinds.append((answer.headers["content-type"], answer.headers["content-disposition"]))
+        assert kinds == [
+            ("image/png", "inline"),
+            ("application/octet-stream", "attachment"),
+            ("application/octet-stream", "attachment"),
+        ]
+        for place in (3, 9):
+            answer = await staged.client.get(f"/s/media/event/{seq}/media/{place}")
+            assert answer.status_code == 404
+
+
+async def test_what_looks_like_a_credential_is_masked() -> None:
+    store = MemoryStore()
+    key = "sk-" + "made-up-" * 4
+    log = SessionLog("keys")
+    log.append(SessionStart("keys"))
+    log.append(TurnStart(1))
+    log.append(StepStart(1, 1))
+    log.append(UserMessage(1, f"my key is {key}"))
+    await stored(store, log)
+    async with stage(store=store) as staged:
+        paths = ["", "/trajectory", "/trajectory?at=3", "/event/3", "/event/3/raw", "/event/3/text"]
+        for path in paths:
+            page = await staged.get(f"/s/keys{path}")
+            assert key not in page and "my key is ***" in page, path
+        assert "data-edit aria" not in await staged.get("/s/keys")
+        assert key not in await staged.get("/sessions")

@@ -20,7 +20,7 @@ from addendum.agent.hooks import Hook
 from addendum.agent.lifetime import LifetimeChoice
 from addendum.agent.session import Session
 from addendum.errors import ConfigurationError
-from addendum.log.events import SessionStart
+from addendum.log.events import FORMAT, SessionStart
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Store
 from addendum.routes import (
@@ -284,7 +284,7 @@ class Agent:
             log = SessionLog.load(name, stored, clock=lambda: int(self.clock() * 1000))
             if not len(log):
                 excluded = tuple(sorted(set(exclude)))
-                log.append(SessionStart(name, agent=self.digest, parent=parent, excluded=excluded))
+                log.append(SessionStart(name, FORMAT, self.digest, parent, excluded))
             transport = self.transport
             if transport is None:
                 transport = await stack.enter_async_context(Transport())

@@ -52,8 +52,9 @@ class Policy(Struct, frozen=True):
         action: `allow`, `ask` or `deny`.
         tool: Real name of the tool, exact or as a glob pattern; upper and lower case differ.
         server: Name of the MCP server, exact or as a glob pattern. Own functions have none.
-        read_only: Whether the server says so (`readOnlyHint`). What it does not say is no. It is
-            the server's word: use it for servers that you trust.
+        read_only: Whether the server says so (`readOnlyHint`), or the function was made so
+            (`@tool(read_only=True)`). What nobody says is no. It is the server's word: use it for
+            servers that you trust.
         destructive: Whether it may destroy (`destructiveHint`). What a server does not say is yes,
             unless the tool is read-only.
         when: A predicate of the arguments. If it raises, the call is denied.
@@ -202,7 +203,7 @@ def definition(tool: ToolSchema) -> str:
 
 
 def hints(entry: Entry) -> tuple[bool, bool]:
-    """Return whether a tool is read-only and whether it is destructive, by its server's word."""
+    """Return whether a tool is read-only and whether it is destructive, by its maker's word."""
     if entry.schema.name == TOOL_SEARCH_NAME:
         return True, False
     said: Any = encoding.decode(bytes(entry.annotations)) if entry.annotations else {}

@@ -35,14 +35,14 @@ class Redefinitions:
     def follow(self, log: SessionLog) -> None:
         """Take in what is new in the log."""
         grown = False
-        for event in log.events[self._read :]:
+        for event in log.rare[self._read :]:
             data = event.data
             if isinstance(data, RequestHeader):
                 self._known.update({tool.name: tool for tool in data.header.tools})
                 grown = True
             elif isinstance(data, ToolRedefined):
                 self._told[data.name] = data.new
-        self._read = len(log.events)
+        self._read = len(log.rare)
         if grown and self._action == "keep":
             self._registry.hold(self._known)
 

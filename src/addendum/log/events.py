@@ -79,14 +79,14 @@ class SessionStart(Logged, frozen=True, tag="session/start"):
 
     Attributes:
         session: Its id.
-        format: Version of the log format.
+        format: Version of the log format; the first where none is written.
         agent: Digest of what the agent's code configures.
         parent: The session whose call opened it, if one did.
         excluded: Tools that it can never use, as names or glob patterns.
     """
 
     session: str
-    format: int = FORMAT
+    format: int = 1
     agent: str | None = None
     parent: str | None = None
     excluded: tuple[str, ...] = ()

@@ -199,15 +199,14 @@ class SessionLog:
         except AppendRefused as refused:
             refused.session = self.session
             raise
-        self._take(event)
+        self._take(event, kind, placed)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Event, kind: type, placed: SurfaceOp | None) -> None:
         """Take in an event that was checked, now or in the log it comes from."""
-        kind, placed = type(event.data), event.surface_op
         self._events.append(event)
         if placed is not None:
             self.surface.apply(event)
-        if kind not in _COMMON or isinstance(placed, Span):
+        if kind not in _COMMON or (placed is not None and placed != "append"):
             self.rare.append(event)
         if kind in _FOLLOWED:
             self._follow(event)
@@ -298,8 +297,9 @@ class SessionLog:
             UnknownEvent: One is of a required type of a later release.
             LogError: One is damaged or missing; the message names it.
         """
+        admit, decode = self._admit, codec.decode_event
         for place, raw in enumerate(stored, len(self._events)):
-            event = codec.decode_event(raw)
+            event = decode(raw)
             if event.seq != place:
                 raise LogError(
                     f"session {self.session!r}: event {place} is missing; "
@@ -307,14 +307,14 @@ class SessionLog:
                     session=self.session,
                     seq=place,
                 )
-            self._admit(event)
+            admit(event)
         self._durable = len(self._events)
 
     def until(self, seq: int) -> SessionLog:
         """Return the log as it was before the event with this seq was appended."""
         earlier = SessionLog(self.session, clock=self._clock)
         for event in self._events[:seq]:
-            earlier._take(event)
+            earlier._take(event, type(event.data), event.surface_op)
         return earlier
 
     @property
@@ -343,7 +343,7 @@ class SessionLog:
         end = len(self._events) if upto is None else upto + 1
         child = SessionLog(session, clock=self._clock)
         for event in self._events[:end]:
-            child._take(event)
+            child._take(event, type(event.data), event.surface_op)
         child.append(EndSeed(session, self.session, end))
         child.close_open()
         return child

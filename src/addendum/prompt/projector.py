@@ -331,15 +331,17 @@ def project(
 
 
 def _static_of_head(events: Sequence[Event]) -> str:
-    """Return the static text that was in force when the session's head was logged."""
-    static = latest = ""
-    first = True
+    """Return the static text that was in force when the session's first header was logged.
+
+    A later head may have the same tools: then no byte changes, and neither may the key.
+    """
+    latest = ""
     for event in events:
         if isinstance(event.data, SystemMessage):
             latest = event.data.static
-        elif isinstance(event.data, RequestHeader) and (first or event.data.head):
-            static, first = latest, False
-    return static
+        elif isinstance(event.data, RequestHeader):
+            return latest
+    return ""
 
 
 def _system_texts(source: SystemMessage | None) -> tuple[Text, ...]:

@@ -33,6 +33,7 @@ _PAGES: dict[str, Handler] = {
     "/s/{session}/trajectory": pages.trajectory,
     "/s/{session}/rows": pages.rows,
     "/s/{session}/event/{seq:int}": pages.event,
+    "/s/{session}/event/{seq:int}/media/{place:int}": pages.event_media,
     "/s/{session}/event/{seq:int}/{part:path}": pages.event_text,
     "/s/{session}/requests/{number:int}": pages.request_page,
     "/s/{session}/requests/{number:int}/body": pages.request_body,

@@ -182,6 +182,7 @@ def _call(
             "brief": call.arguments[:200],
             "running": started and said is None,
             "result": None if said is None else excerpt(said.text, limit),
+            "media": [] if said is None else [each.media_type for each in said.media],
             "result_seq": None if result is None else result.seq,
             "failed": said is not None and said.is_error,
             "code": None if said is None else said.code,

@@ -19,7 +19,7 @@ from addendum.viewer.ledger import Ledger
 from addendum.viewer.panel import groups
 from addendum.viewer.render import base_of, shown_items, shown_rows, template
 from addendum.viewer.rooms import House, Room
-from addendum.viewer.watch import Watched
+from addendum.viewer.watch import POLL_SECONDS, Watched
 from addendum.viewer.words import Words
 
 PATIENCE = 15.0
@@ -59,6 +59,7 @@ async def chat(house: House, watched: Watched, after: int, words: Words) -> Asyn
     except AddendumError as error:
         yield message("closed", {"why": str(error)})
     yield b"retry: 1000\n\n"
+    told = anyio.current_time()
     while not house.closing.is_set():
         if opened is not None and watched.room is None:
             # It was closed while nobody did anything; looking at it opens it again.
@@ -70,8 +71,10 @@ async def chat(house: House, watched: Watched, after: int, words: Words) -> Asyn
         for part in await teller.state():
             yield part
         busy = watched.room is not None and watched.room.busy
-        await watched.wait(house.store, count, version, PATIENCE)
-        if watched.count == count and not busy and not teller.moved():
+        # What its servers do wakes nobody, so the panel is looked at from time to time.
+        await watched.wait(house.store, count, version, POLL_SECONDS)
+        if anyio.current_time() > told + PATIENCE:
+            told = anyio.current_time()
             yield b": still here\n\n"
         if busy:
             await anyio.sleep(PAUSE)

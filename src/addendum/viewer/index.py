@@ -21,6 +21,7 @@ from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
     CacheBreak,
+    CompactionFailed,
     CompactionSummary,
     EndSeed,
     Event,
@@ -189,7 +190,7 @@ class Index:
                 )
             case AssistantMessage():
                 self._answered(event, data.usage)
-            case CompactionSummary() if data.route is not None:
+            case CompactionSummary() | CompactionFailed() if data.route is not None:
                 self._answered(event, data.usage)
             case AssistantAttempt() if self.requests:
                 self.requests[-1].answered = None

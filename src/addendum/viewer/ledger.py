@@ -11,6 +11,7 @@ from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
     CacheBreak,
+    CompactionFailed,
     CompactionSummary,
     DeveloperMessage,
     EndSeed,
@@ -33,7 +34,7 @@ from addendum.log.events import (
     TurnStart,
     UserMessage,
 )
-from addendum.log.values import ToolSchema
+from addendum.log.values import Config, ToolSchema
 from addendum.viewer.figures import Bar, bar
 from addendum.viewer.index import Index, Request
 from addendum.viewer.notices import Notice, body, notice
@@ -224,9 +225,11 @@ class Ledger:
     def _header(self, event: Event, data: RequestHeader, turn: int) -> Row:
         earlier = self._index.header_before(event.seq)
         before: dict[str, ToolSchema] = {}
+        settings = None
         if earlier is not None:
             last = self._events[earlier].data
             assert isinstance(last, RequestHeader)
+            settings = last.header.config
             before = {tool.name: tool for tool in last.header.tools}
         after = {tool.name: tool for tool in data.header.tools}
         came = [name for name in after if name not in before]
@@ -247,20 +250,17 @@ class Ledger:
             )
             if names
         )
-        config = data.header.config
-        settings = f"{config.provider}:{config.model}"
-        for name in ("effort", "temperature", "max_tokens"):
-            if (value := getattr(config, name)) is not None:
-                settings += f" · {name} {value}"
+        parts = [words(f"reason.{data.reason}"), text]
+        if data.header.config != settings:
+            parts += _settings(data.header.config)
         head = data.reason == "initial" or data.head
         kind = "head" if head else "header"
-        reason = words(f"reason.{data.reason}")
         return Row(
             event.seq,
             kind,
             turn,
             event.time,
-            line(f"{reason} · {text} · {settings}", EXCERPT),
+            line(" · ".join(parts), EXCERPT),
             lines=lines,
         )
 
@@ -316,11 +316,19 @@ class Ledger:
                 return "policy", ", ".join(disabled) or words("policy.none"), ""
             case CompactionSummary(text=text):
                 return "summary", text, ""
+            case CompactionFailed(reason=why):
+                return "summary", why, "bad"
             case RouteDowngrade() as downgrade:
                 names = ", ".join(downgrade.rejected)
                 return "downgrade", f"{downgrade.route}: {names} → {downgrade.projection}", "warn"
             case _:
                 return "other", event.type, ""
+
+
+def _settings(config: Config) -> list[str]:
+    given = [(name, getattr(config, name)) for name in ("effort", "temperature", "max_tokens")]
+    told = [f"{name} {value}" for name, value in given if value is not None]
+    return [f"{config.provider}:{config.model}", *told]
 
 
 def _silent(event: Event) -> bool:

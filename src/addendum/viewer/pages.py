@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
@@ -46,6 +47,9 @@ MAX_STREAMS = 256
 
 KEPT_LOOKS = 4
 """Requests of a session that stay taken apart."""
+
+SHOWN_MEDIA = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""Kinds of files that a page shows; any other is handed out as bytes to keep."""
 
 MAX_WHOLE = 4_000_000
 """Characters of one text that are sent when somebody asks for all of it."""
@@ -220,6 +224,26 @@ async def event_text(page: Page) -> Response:
     else:
         raise HTTPException(404)
     return HTMLResponse(plain(text[:MAX_WHOLE]))
+
+
+async def event_media(page: Page) -> Response:
+    """A file of a tool's result: an image, or something to be kept."""
+    watched = await page.watched()
+    data = watched.log.events[_seq(page, watched)].data
+    place = page.path_number("place")
+    if not isinstance(data, ToolResult) or place >= len(data.media):
+        raise HTTPException(404)
+    medium = data.media[place]
+    try:
+        content = base64.b64decode(medium.data, validate=True)
+    except ValueError:
+        raise HTTPException(404) from None
+    shown = medium.media_type in SHOWN_MEDIA
+    return Response(
+        content,
+        media_type=medium.media_type if shown else "application/octet-stream",
+        headers={"content-disposition": "inline" if shown else "attachment"},
+    )
 
 
 def _seq(page: Page, watched: Watched) -> int:

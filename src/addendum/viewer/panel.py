@@ -24,6 +24,9 @@ from addendum.viewer.words import Words
 SHOWN = 200
 """Tools of one server that the panel lists; the rest is a number."""
 
+MAX_LOG = 20_000
+"""Events of a session up to which the cost of a switch is told: it costs a copy of the log."""
+
 
 class Tool(Struct, frozen=True):
     """A tool in the panel.
@@ -99,7 +102,7 @@ async def groups(room: Room, store: Store, words: Words) -> list[Group]:
         status = f"panel.{state.status}" if on else "panel.off"
         listed = by_server.get(name) if on else await _pinned(spec, snapshot, store)
         cost, free = "", False
-        if not room.busy:
+        if not room.busy and session.log.turn is None:
             cost, free = _cost(room, name, on, listed, snapshot, words)
         found.append(
             _group(name, on, status, state.error or "", listed, refused, cost=cost, free=free)
@@ -175,6 +178,8 @@ def _cost(
     snapshot: Snapshot,
     words: Words,
 ) -> tuple[str, bool]:
+    if len(room.session.log) > MAX_LOG:
+        return words("cost.long"), False
     if on and not tools:
         # Nothing of it is offered yet, so nothing goes.
         return words("cost.nothing_offered"), True

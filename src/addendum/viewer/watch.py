@@ -53,6 +53,7 @@ class Watched:
         self.viewers = 0
         self.version = 0
         self.looks: dict[tuple[int, int | None, bool], Look] = {}
+        self._read = -math.inf
         self._changed = anyio.Event()
         self._reading = anyio.Lock()
 
@@ -87,6 +88,7 @@ class Watched:
             if self.room is not None:
                 self.index.read(self.log.events)
                 return
+            self._read = anyio.current_time()
             stored = await store.read(self.id, len(self.log))
             if stored:
                 log, index = self.log, self.index
@@ -105,19 +107,14 @@ class Watched:
         deadline = anyio.current_time() + patience
         while True:
             changed = self._changed
-            await self.refresh(store)
+            if self.room is not None or anyio.current_time() - self._read > POLL_SECONDS / 2:
+                await self.refresh(store)
             left = deadline - anyio.current_time()
             if self.count > beyond or self.version != version or left <= 0:
                 return
-            step = math.inf
-            if self.room is None:
-                step = POLL_SECONDS
-            elif self.room.busy:
-                step = BUSY_SECONDS
-            with anyio.move_on_after(min(left, step)):
+            busy = self.room is not None and self.room.busy
+            with anyio.move_on_after(min(left, BUSY_SECONDS if busy else POLL_SECONDS)):
                 await changed.wait()
-                await self.refresh(store)
-                return
 
 
 def _extend(log: SessionLog, index: Index, stored: list[bytes]) -> None:

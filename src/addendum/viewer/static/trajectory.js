@@ -11,6 +11,7 @@ const button = $("#follow");
 const MOST = 700; // rows that the page holds; what is out of sight is loaded again when needed
 let following = false;
 let live = false;
+let followed = false;
 
 // -- following ---------------------------------------------------------------------------------------
 
@@ -21,7 +22,8 @@ function toEnd() {
 function showFollowing() {
   if (!button) return;
   button.hidden = following && live;
-  button.textContent = data.paused;
+  if (following) followed = true;
+  if (followed) button.textContent = data.paused;
 }
 
 if (rows) {
