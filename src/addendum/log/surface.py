@@ -97,15 +97,13 @@ class Surface:
 
     def apply(self, event: Event) -> None:
         """Take in an event that was checked."""
-        if event.surface_op is None:
-            return
-        if isinstance(event.surface_op, Span):
-            first = self.index(event.surface_op.start)
-            last = self.index(event.surface_op.end)
+        placed, kind = event.surface_op, type(event.data)
+        if placed == "append":
+            self.nodes.append(event)
+            if kind in self.notes:
+                self.notes[kind].append(event)
+        elif isinstance(placed, Span):
+            first, last = self.index(placed.start), self.index(placed.end)
             self.nodes[first : last + 1] = [event]
             self.generation += 1
             self.notes = _notes_of(self.nodes)
-        else:
-            self.nodes.append(event)
-            if type(event.data) in self.notes:
-                self.notes[type(event.data)].append(event)
