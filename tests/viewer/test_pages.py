@@ -235,3 +235,14 @@ async def test_what_looks_like_a_credential_is_masked() -> None:
             assert key not in page and "my key is ***" in page, path
         assert "data-edit aria" not in await staged.get("/s/keys")
         assert key not in await staged.get("/sessions")
+
+
+async def test_a_session_is_handed_out_as_one_file() -> None:
+    store = MemoryStore()
+    await stored(store, long_log(2, "räume & co"))
+    async with stage(store=store) as staged:
+        answer = await staged.client.get(f"/s/{quote('räume & co', safe='')}/export?lang=zh")
+        assert answer.status_code == 200 and 'lang="zh"' in answer.text
+        disposition = answer.headers["content-disposition"]
+        assert disposition == "attachment; filename*=utf-8''r%C3%A4ume%20%26%20co.html"
+        assert "<script" not in answer.text and "Question 2" in answer.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -11,6 +12,7 @@ import anyio
 import pytest
 from tests.viewer.staged import OPUS, Stage, canned, long_log, spec, stage, stored, until
 
+from addendum.lab.mcp_servers import CannedTool
 from addendum.log.events import Rewind, ToolResult, ToolSwitch, TurnStart, UserMessage
 from addendum.stores import MemoryStore
 from addendum.viewer import feed
@@ -309,6 +311,52 @@ async def test_what_cannot_begin_says_why_and_leaves_nothing(body: dict[str, Any
     async with stage() as staged:
         assert (await staged.post("/new", body, 409))["error"]
         assert await staged.house.store.sessions() == []
+
+
+async def test_a_session_goes_on_with_its_own_prompt_and_its_prefix() -> None:
+    store = MemoryStore()
+    async with stage(store=store, instructions="The first prompt. " * 200) as staged:
+        url = await staged.begin("one")
+    async with stage(store=store, instructions="Another prompt. " * 200) as staged:
+        await staged.post(f"{url}/send", {"text": "two"})
+        await staged.quiet(url)
+        last = (await watched(staged, url)).index.requests[-1]
+        assert last.number == 2 and last.breaks == ()
+        assert "begins with all of request 1" in await staged.get(f"{url}/diff/1/2")
+        other = await staged.begin("three")
+        assert "Another prompt." in await staged.get(f"{other}/trajectory")
+
+
+async def test_hostile_servers_and_tools_are_names_in_the_panel() -> None:
+    evil = '<img src=x onerror="hit()">\u202e'
+    tool = CannedTool("t", evil + "</p><script>hit()</script>", {"type": "object"}, evil)
+    async with stage(spec(evil, [tool])) as staged:
+        url = await staged.begin("hello")
+        await staged.post(f"{url}/switch", {"server": evil, "on": True})
+        room = await staged.house.room(session(url))
+        panel = await feed.panel_html(staged.house, room, words("en"))
+        assert "<img" not in panel and "<script" not in panel
+        assert "\u202e" not in re.sub(r"<[^>]*>", "", panel)
+        assert "&lt;img src=x" in panel and 'aria-checked="true"' in panel
+
+
+async def test_what_comes_in_is_shown_as_it_comes() -> None:
+    async with stage() as staged, anyio.create_task_group() as tasks:
+        url = await staged.begin("hello")
+        lab, room = staged.house.lab, await staged.house.room(session(url))
+        assert lab is not None
+        lab.stall_next("anthropic", after_events=4)
+        await staged.post(f"{url}/send", {"text": "something **long**"})
+        await lab.until_stalled()
+        tab, seen = Tab(), await watched(staged, url)
+        tasks.start_soon(listen, tab, feed.chat(staged.house, seen, -1, words("en")))
+        await until(lambda: "I heard" in tab.live and tab.state.get("busy"))
+        assert "I heard" not in "".join(tab.turns[2].values())
+        lab.release()
+        await room.quiet.wait()
+        await until(lambda: "I heard" in "".join(tab.turns[2].values()) and tab.live == "")
+        assert "<strong>long</strong>" in "".join(tab.turns[2].values())
+        tasks.cancel_scope.cancel()
 
 
 # -- looking ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from html.parser import HTMLParser
 
 import pytest
@@ -115,3 +116,11 @@ def test_controls_and_turned_writing_are_seen() -> None:
     assert visible("safe\u202egnp.exe\u2066") == "safe\ufffdgnp.exe\ufffd"
     assert line("  a \n\n b\u202e  ", 10) == "a b\ufffd"
     assert line("x" * 50, 10) == "xxxxxxxxx…"
+
+
+@pytest.mark.parametrize("part", ["[", "![", "**a", "*a_ ", "`a", "|a", "> ", "- ", "<"])
+def test_text_that_is_made_to_be_slow_is_not(part: str) -> None:
+    text = (part * MAX_MARKDOWN)[:MAX_MARKDOWN]
+    began = time.monotonic()
+    harmless(markdown(text))
+    assert time.monotonic() - began < 10

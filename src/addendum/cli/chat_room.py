@@ -111,7 +111,7 @@ async def opened(wanted: Wanted) -> AsyncGenerator[Room]:
         )
         session = await stack.enter_async_context(agent.open(session_id, store=wanted.store))
         if text is None:
-            session.instructions = prompt_of(session.log)
+            session.instructions = _prompt_of(session.log)
         yield Room(wanted, session, find)
 
 
@@ -158,7 +158,7 @@ async def _last_route(wanted: Wanted) -> tuple[str, str]:
     raise ConfigurationError(f"session {row.id} was on no route yet; give --route")
 
 
-def prompt_of(log: SessionLog) -> str:
+def _prompt_of(log: SessionLog) -> str:
     """Return the static text that the session has, so that going on with it changes nothing."""
     for node in reversed(log.surface.nodes):
         if isinstance(node.data, SystemMessage) and not node.data.empty:

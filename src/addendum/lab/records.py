@@ -106,7 +106,7 @@ def record_of(session: Session, sent: Sent, n: int, said: Said) -> RequestRecord
         head=_head(session, static) if _keeps_head(context) else None,
         static_blocks=1 if static else 0,
         declared=tuple(Declared(each.reason, each.at) for each in sent.breaks),
-        purpose="compaction" if sent.purpose == "compaction" else "turn",
+        purpose="turn" if sent.purpose == "turn" else "compaction",
     )
 
 

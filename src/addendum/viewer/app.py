@@ -42,6 +42,7 @@ _PAGES: dict[str, Handler] = {
     "/s/{session}/diff/{a:int}/{b:int}": pages.diff,
     "/s/{session}/tools": pages.tools,
     "/s/{session}/usage": pages.usage,
+    "/s/{session}/export": pages.export_page,
 }
 
 

@@ -77,11 +77,16 @@ async def chat(house: House, watched: Watched, after: int, words: Words) -> Asyn
             told = anyio.current_time()
             yield b": still here\n\n"
         if busy:
-            await anyio.sleep(PAUSE)
+            # Text that is slow to render is rendered less often.
+            await anyio.sleep(max(PAUSE, 4 * teller.spent))
 
 
 class _Chat:
-    """What one page of Chat has been told."""
+    """What one page of Chat has been told.
+
+    Attributes:
+        spent: Seconds that the last picture of the incoming answer took.
+    """
 
     def __init__(self, house: House, watched: Watched, words: Words) -> None:
         self._house = house
@@ -93,6 +98,7 @@ class _Chat:
         self._panel: tuple[Any, ...] = ()
         self._busy: tuple[bool, bool] | None = None
         self._first = True
+        self.spent = 0.0
 
     def turns(self, seen: int) -> list[bytes]:
         """Return the turns that have something new."""
@@ -134,7 +140,9 @@ class _Chat:
         """Return the answer that comes in and the panel, as far as they changed."""
         found: list[bytes] = []
         room = self._watched.room
+        began = anyio.current_time()
         live = self._live_html(room)
+        self.spent = anyio.current_time() - began
         if live != self._live:
             self._live = live
             found.append(message("live", {"html": live}))

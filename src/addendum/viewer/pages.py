@@ -6,6 +6,7 @@ import base64
 from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import anyio.to_thread
 from markupsafe import Markup
@@ -17,7 +18,7 @@ from addendum.agent.replay import Replayed
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.log import codec
 from addendum.log.events import AssistantMessage, ToolResult, UserMessage
-from addendum.viewer import feed, inspect
+from addendum.viewer import export, feed, inspect
 from addendum.viewer.chat import arguments, turns_shown
 from addendum.viewer.ledger import Ledger
 from addendum.viewer.page import Page, listed
@@ -342,6 +343,17 @@ async def usage(page: Page) -> Response:
     watched = await page.watched()
     content = usage_html(watched.index, base_of(watched.id), page.words)
     return await _part(page, watched, content, "usage")
+
+
+async def export_page(page: Page) -> Response:
+    """The session as one file, without what looks like a credential."""
+    watched = await page.watched()
+    # What comes while it is written is no part of it.
+    log = watched.log.until(watched.count)
+    made = await anyio.to_thread.run_sync(export.html, log, page.words)
+    name = quote(f"{watched.id}.html", safe="")
+    disposition = f"attachment; filename*=utf-8''{name}"
+    return HTMLResponse(made, headers={"content-disposition": disposition})
 
 
 async def _part(page: Page, watched: Watched, content: Markup, tab: str) -> Response:

@@ -21,11 +21,11 @@ from addendum.agent.results import (
 )
 from addendum.agent.session import Session
 from addendum.cli.chat_approval import AskMode, rules
-from addendum.cli.chat_room import instructions_of, prompt_of
+from addendum.cli.chat_room import instructions_of
 from addendum.cli.main import fault
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.lab.server import PROVIDERS, Lab, open_lab
-from addendum.log.events import RequestContext, UserMessage
+from addendum.log.events import RequestContext, SystemMessage, UserMessage
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Store
 from addendum.routes import Route, credentials, describe, resolve
@@ -295,8 +295,7 @@ class House:
         """Keep a session open until nobody needs it."""
         try:
             async with agent.open(session, store=self.store) as own:
-                if own.log.turns and not self.setup.instructions:
-                    own.instructions = prompt_of(own.log)
+                _keep_prompt(own)
                 room = self._rooms[session] = Room(own, watched)
                 await watched.drive(room)
                 opened.append(room)
@@ -381,6 +380,15 @@ class House:
             if later:
                 await child.rewind(len(later))
             return child.id
+
+
+def _keep_prompt(session: Session) -> None:
+    """Have a session go on with the prompt that it has, whatever new ones begin with."""
+    for node in reversed(session.log.surface.nodes):
+        if isinstance(node.data, SystemMessage) and not node.data.empty:
+            session.instructions = node.data.static
+            session.conversation_instructions = node.data.conversation
+            return
 
 
 def last_route(log: SessionLog) -> str | None:

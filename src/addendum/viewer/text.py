@@ -19,8 +19,9 @@ from markupsafe import Markup, escape
 
 from addendum.cache.secrets import masked
 
-MAX_MARKDOWN = 200_000
-"""Characters that are rendered as markdown; a longer text is shown as it is."""
+MAX_MARKDOWN = 30_000
+"""Characters that are rendered as markdown; a longer text is shown as it is. Text that is made to
+be slow takes about a second at this length."""
 
 MAX_IMAGE = 500_000
 """Characters of an image that stands in the text itself."""
