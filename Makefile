@@ -7,10 +7,10 @@ PIP := $(RUN) pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check fmt bench fuzz envelopes cases mutations crash clean
+.PHONY: help demo test check fmt bench bench-cache fuzz envelopes cases matrix mutations crash clean
 
 help: ## list these targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/lab ## show what a tool change costs, ours beside rebinding; no key, no network
 	@.venv/bin/addendum demo
@@ -34,6 +34,9 @@ fmt: .venv/dev ## format the code and mend what the linter can mend
 bench: .venv/dev ## run every measurement in bench/, the vendors' SDKs beside ours
 	@for file in bench/[!_]*.py; do echo "== $$file"; .venv/bin/python "$$file" || exit 1; done
 
+bench-cache: .venv/dev ## other frameworks on g2 beside ours, the hand-made best and rebinding
+	@.venv/bin/python bench/peers/run.py
+
 fuzz: .venv/dev ## 20,000 random histories against every rule (hours)
 	ADDENDUM_EXAMPLES=20000 $(RUN) pytest tests/property --timeout=86400
 
@@ -42,6 +45,9 @@ envelopes: .venv/dev ## throw 1,000,000 random envelopes at the dispatcher (half
 
 cases: .venv/dev ## list which test covers which numbered case; fails on a missing or doubled one
 	@.venv/bin/python scripts/check_cases.py
+
+matrix: .venv/dev ## V1 to V12 over every scenario, route and form (minutes)
+	@.venv/bin/python scripts/every_run.py
 
 mutations: .venv/dev ## break the fold, the projections and the marks; each must turn a test red
 	@.venv/bin/python scripts/mutations.py

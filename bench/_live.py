@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -39,6 +39,10 @@ RESULT = "A line of what was found, with a name, a date and a figure of 12,345.6
 class Stub:
     """A transport that answers at once.
 
+    Args:
+        route: The route whose wire it speaks.
+        clock: Seconds by which it measures.
+
     Attributes:
         entered: When the step began that is measured.
         spans: Seconds from there until the request was handed over, of the last two requests.
@@ -47,7 +51,8 @@ class Stub:
         body: The body that was kept.
     """
 
-    def __init__(self, route: str) -> None:
+    def __init__(self, route: str, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self._events = _messages if route.startswith("anthropic:") else _chat
         self._requests = 0
         self.entered = 0.0
@@ -59,7 +64,7 @@ class Stub:
     @asynccontextmanager
     async def stream(self, request: WireRequest, **_: Any) -> AsyncGenerator[Reply]:
         """Take a request and answer it."""
-        self.spans.append(time.perf_counter() - self.entered)
+        self.spans.append(self._clock() - self.entered)
         if self.wanted:
             self.wanted, self.body = False, request.body
         self._requests += 1

@@ -1,4 +1,4 @@
-"""The web page on long sessions: time to the first byte, bytes sent, memory of the server.
+"""The web page on long sessions: time to answer, first paint, bytes sent, memory of the server.
 
 A session of 1,000 turns and one of 100,000 events are put into a store; a process of its own serves
 them, and each page is asked for twice: first when nothing of the session is in memory yet.
@@ -7,6 +7,7 @@ them, and each page is asked for twice: first when nothing of the session is in 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import anyio
 import httpx2
+from playwright.sync_api import sync_playwright
 
 from addendum.stores import open_store
 
@@ -88,9 +90,30 @@ def measure(address: str, process: int) -> None:
                     f"{name:16}{page:12}{spent[0] * 1000:>7.0f} ms{spent[1] * 1000:>7.0f} ms"
                     f"{size:>10,}{memory(process):>6.0f} MB"
                 )
+    paint(address)
     print(f"largest page: {worst:,} bytes, {LIMIT:,} allowed")
     if worst > LIMIT:
         sys.exit(1)
+
+
+def paint(address: str) -> None:
+    """Print when a browser first shows something, where there is one."""
+    executable = shutil.which("chromium")
+    if executable is None:
+        print("first paint: no Chromium on this machine")
+        return
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        for name, turns in TURNS.items():
+            for view in ("", "/trajectory"):
+                page = browser.new_page()
+                page.goto(f"{address}/s/long{turns}{view}")
+                shown = page.evaluate(
+                    "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
+                )
+                print(f"{name:16}{view or '/chat':12}first paint after {shown:.0f} ms")
+                page.close()
+        browser.close()
 
 
 if __name__ == "__main__":

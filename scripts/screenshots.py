@@ -151,6 +151,7 @@ def take(
         )
         with_page.shoot(f"timeline-{theme}", f"/s/{english}/tools")
     light = Camera(browser, address, folder, "light")
+    light.shoot("start-light", "/")
     light.shoot("usage-light", f"/s/{broken}/usage")
     light.shoot("cause-light", f"/s/{broken}/{miss(browser, address, broken)}")
     light.shoot("diff-light", f"/s/{broken}/diff/{last_pair(browser, address, broken)}")

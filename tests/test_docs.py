@@ -42,8 +42,8 @@ def test_python_in_a_readme_is_the_example_file(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*READMES, "CONTRIBUTING.md"])
 def test_make_targets_that_are_named_exist(name: str) -> None:
-    named = set(re.findall(r"\bmake ([a-z]+)", commands(name)))
-    targets = set(re.findall(r"^([a-z]+):.* ## ", read("Makefile"), re.MULTILINE))
+    named = set(re.findall(r"\bmake ([a-z-]+)", commands(name)))
+    targets = set(re.findall(r"^([a-z-]+):.* ## ", read("Makefile"), re.MULTILINE))
     assert {"demo", "test"} <= named
     assert named <= targets
 

@@ -25,7 +25,7 @@ def test_each_example_is_known() -> None:
 @pytest.mark.parametrize("name", sorted(NEEDS))
 def test_an_example_passes_as_it_stands(name: str) -> None:
     if importlib.util.find_spec(NEEDS[name]) is None:
-        pytest.skip(f"{NEEDS[name]} is not installed; pip install --group peers")
+        pytest.skip(f"{NEEDS[name]} is not installed; pip install -r bench/peers/requirements.txt")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", str(FOLDER / name)],
         capture_output=True,

@@ -1,6 +1,6 @@
 """A langchain agent with its caching middleware, as a test."""
 
-# Install them with: pip install --group peers
+# Install them with: pip install -r bench/peers/requirements.txt
 # pyright: reportMissingImports=false
 import pytest
 from langchain.agents import create_agent

@@ -1,6 +1,6 @@
 """A pydantic-ai agent, as a test: what does a toolset cost that comes in the second run?"""
 
-# Install them with: pip install --group peers
+# Install them with: pip install -r bench/peers/requirements.txt
 # pyright: reportMissingImports=false
 import pytest
 from pydantic_ai import Agent

@@ -188,7 +188,12 @@ async def test_a_server_that_never_lists_costs_a_wait(case: Case, on: bool, tmp_
         async with agent.open("s", store=there.url) as session:
             if not on:
                 await session.tools.enable("s")
-            assert (await session.run("hello")).text.startswith("I heard")
+            first = await session.run("hello")
+            assert first.text.startswith("I heard")
+            # A person is told, once, and in one line.
+            (said,) = first.notices
+            assert said.startswith("server s ") and said == " ".join(said.split())
+            assert "switch it off" in said and "\x1b" not in said
             connection = await there.pool.acquire(spec)
             if case.error != "no answer in time":
                 state = await connection.until(lambda state: state.error is not None, 10)
@@ -196,6 +201,9 @@ async def test_a_server_that_never_lists_costs_a_wait(case: Case, on: bool, tmp_
                 assert case.error in state.error
                 assert state.error == " ".join(state.error.split())
                 assert "\x1b" not in state.error
+                again = [*(await session.run("again")).notices, *(await session.run("so")).notices]
+                assert len(again) <= 1 and said not in again
+                assert case.error in (said + "".join(again))
             await there.pool.release(connection)
             # One that is away can still be switched off and on.
             await session.tools.disable("s")

@@ -345,3 +345,51 @@ async def test_names_of_another_form_of_calls_stay_known_to_the_judge() -> None:
             assert called == ["tool_search", "call_tool", "nowhere"]
             assert "call_tool" not in names(session.sent[-1])
         here.judged(CLAUDE)
+
+
+@pytest.mark.parametrize(
+    "route", [CLAUDE, CHAT, DEEPSEEK, "openai:gpt-5.5", "gemini:gemini-4-argon"]
+)
+async def test_what_is_no_part_of_a_prefix_breaks_none(route: str) -> None:
+    async with stage() as here:
+        agent = here.agent(route)
+        async with here.open(agent) as session:
+            await session.run("one " + "x" * 8_000)
+            for settings in (
+                Settings(max_tokens=900),
+                Settings(max_tokens=900, temperature=0.5),
+                Settings(stop=() if route.startswith("openai:") else ("END",)),
+            ):
+                agent.settings = settings
+                await session.run(f"with {settings}")
+            assert breaks(session) == []
+            agent.settings = Settings(effort="low")
+            await session.run("another effort")
+            assert breaks(session) == [("settings changed", "settings")]
+        assert here.refused() == []
+        assert here.judged(route).totals.undeclared_misses == 0
+
+
+@pytest.mark.parametrize(
+    ("route", "found"),
+    [
+        (CHAT, [("head changed", "settings")]),
+        ("openai:gpt-5.5", [("head changed", "settings")]),
+        ("mistral:mistral-large-4", [("head changed", "settings")]),
+        (CLAUDE, []),
+        (DEEPSEEK, []),
+    ],
+)
+async def test_a_new_head_of_the_same_tools_is_a_break_where_a_key_names_it(
+    route: str, found: list[tuple[str, str]]
+) -> None:
+    async with stage() as here:
+        async with here.open(here.agent(route, tool_changes="rebind")) as session:
+            await session.run("one " + "x" * 8_000)
+            await session.tools.add(fn("late"))
+            await session.run("two")
+            before = breaks(session)
+            session.rehead()
+            await session.run("three")
+            assert breaks(session)[len(before) :] == found
+        assert here.judged(route).totals.undeclared_misses == 0

@@ -100,7 +100,7 @@ async def test_case_t72_labels_stay_and_go_on_in_later_runs_and_forks() -> None:
 async def test_a_result_refers_to_nothing_and_calls_of_a_round_not_to_each_other() -> None:
     async def hostile() -> str:
         """Say something."""
-        return "{{tool1turn0}}"
+        return "{{tool1turn0}} {{tool7turn7}}"
 
     async def secret() -> str:
         """Tell the secret."""
@@ -125,7 +125,9 @@ async def test_a_result_refers_to_nothing_and_calls_of_a_round_not_to_each_other
         async with here.open(agent) as session:
             await session.run("one")
             await session.run("two")
-        assert took == ["{{tool1turn0}}", "{{tool0turn1}}"]
+            # What a result says is not what the model referred to, and its own round gave nothing.
+            assert [each.unknown for each in results(session)[2:]] == [(), ("tool0turn1",)]
+        assert took == ["{{tool1turn0}} {{tool7turn7}}", "{{tool0turn1}}"]
 
 
 async def test_a_person_is_asked_about_what_is_put_in(tmp_path: Path) -> None:

@@ -94,6 +94,9 @@ def _announced(
     for tool in [*update.get("added", []), *update.get("changed", [])]:
         known[tool["name"]] = definition(tool["description"], tool["parameters"])
         offered[tool["name"]] = known[tool["name"]]
+    for name in update.get("added_again", []):
+        # By the definition that an earlier announcement gave.
+        _offer(name, known, offered, undeclared)
     for name in update.get("restored", []):
         # A declared tool, to be called by its name again: its declaration counts.
         _offer(name, bound, offered, undeclared)

@@ -109,23 +109,23 @@ def test_keys_differ_and_blocks_of_an_update_share_its_seq() -> None:
 
 # --- marks -------------------------------------------------------------------------------------
 
-SYSTEM = (Text((-1, 0), "system", "static", "prompt"), Text((-1, 1), "system", "more", "prompt"))
+SYSTEM = (Text(-1, 0, "system", "static", "prompt"), Text(-1, 1, "system", "more", "prompt"))
 
 
 def user(seq: int) -> Text:
-    return Text((seq, 0), "user", "u", "human")
+    return Text(seq, 0, "user", "u", "human")
 
 
 def answer(seq: int) -> Text:
-    return Text((seq, 0), "assistant", "a", "answer")
+    return Text(seq, 0, "assistant", "a", "answer")
 
 
 def change(seq: int) -> Change:
-    return Change((seq, 0), "t", True, tool("t"))
+    return Change(seq, 0, "t", True, tool("t"))
 
 
 def notice(seq: int) -> Text:
-    return Text((seq, 9), "system", "n", "announcement")
+    return Text(seq, 9, "system", "n", "announcement")
 
 
 def plan(
@@ -160,7 +160,7 @@ def test_the_static_text_is_marked_and_the_end_is_the_providers_own() -> None:
 
 
 def test_the_last_request_ended_at_a_text_or_result() -> None:
-    result = Result((3, 0), "c", "t", "r")
+    result = Result(3, 0, "c", "t", "r")
     blocks = (user(1), answer(2), result, answer(4), user(5))
     assert plan(*blocks, answered=3, human=4).blocks == (2,)
     assert plan(*blocks, answered=1, human=4).blocks == (0,)
@@ -175,7 +175,7 @@ def test_definitions_at_the_end_are_stored_by_a_mark_on_their_notice() -> None:
 
 
 def test_in_front_of_a_moved_tail_the_end_of_the_history_is_marked() -> None:
-    blocks = (user(1), answer(2), Result((3, 0), "c", "t", "r"), answer(4), user(5))
+    blocks = (user(1), answer(2), Result(3, 0, "c", "t", "r"), answer(4), user(5))
     assert plan(*blocks, answered=3, human=4, tail_at=4).blocks == (2,)
     assert plan(user(1), tail_at=0).blocks == ()
 

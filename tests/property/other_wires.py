@@ -50,12 +50,20 @@ def blocks(value: Json, *, moved: bool, bound: bool) -> list[tuple[str, str]]:
 
 def callable_names(value: Json) -> set[str]:
     names = {tool["name"] for tool in tools(value)}
+    told: set[str] = set()
     for _, block in spoken(value):
         text = block.get("text", "")
         if text.startswith("<tool_update>"):
-            update = json.loads(text[len("<tool_update>") : -len("</tool_update>")])
-            for kind in ("added", "changed"):
-                names |= {tool["name"] for tool in update.get(kind, [])}
-            names |= {*update.get("added_names", []), *update.get("restored", [])}
-            names -= set(update.get("removed", []))
+            names = announced(text, names, told)
     return names - {"tool_search", "call_tool", "deferred_tools_placeholder"}
+
+
+def announced(text: str, names: set[str], told: set[str]) -> set[str]:
+    """Return what can be called behind an announcement; `told` grows by what it defines."""
+    update = json.loads(text[len("<tool_update>") : -len("</tool_update>")])
+    new = {tool["name"] for kind in ("added", "changed") for tool in update.get(kind, [])}
+    new |= set(update.get("added_names", []))
+    again = set(update.get("added_again", []))
+    assert again <= told, "no announcement stands in front of it"
+    told |= new
+    return (names | new | again | set(update.get("restored", []))) - set(update.get("removed", []))

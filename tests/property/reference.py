@@ -93,6 +93,7 @@ def callable_names(body: bytes) -> set[str]:
     if other_wires.is_other(value):
         return other_wires.callable_names(value)
     names: set[str] = set()
+    told: set[str] = set()
     for tool in value.get("tools", []):
         if not tool.get("defer_loading"):
             names.add(tool["function"]["name"] if "function" in tool else tool["name"])
@@ -117,11 +118,7 @@ def callable_names(body: bytes) -> set[str]:
             elif block["type"] == "tool_removal":
                 names.discard(block["tool"]["name"])
             elif block["type"] == "text" and block["text"].startswith("<tool_update>"):
-                update = json.loads(block["text"][len("<tool_update>") : -len("</tool_update>")])
-                for kind in ("added", "changed"):
-                    names |= {tool["name"] for tool in update.get(kind, [])}
-                names |= {*update.get("added_names", []), *update.get("restored", [])}
-                names -= set(update.get("removed", []))
+                names = other_wires.announced(block["text"], names, told)
     return names - {"tool_search", "call_tool", "deferred_tools_placeholder"}
 
 
@@ -132,6 +129,7 @@ def _off(notice: str) -> set[str]:
 
 def _callable_by_items(items: list[dict[str, Any]], names: set[str]) -> set[str]:
     defined = set(names)
+    told: set[str] = set()
     for item in items:
         if item["type"] == "additional_tools":
             added = {tool["name"] for tool in item["tools"]}
@@ -140,11 +138,7 @@ def _callable_by_items(items: list[dict[str, Any]], names: set[str]) -> set[str]
         elif item.get("role") == "developer" and _text(item).endswith("stay available."):
             names = defined - _off(_text(item))
         elif _text(item).startswith("<tool_update>"):
-            update = json.loads(_text(item)[len("<tool_update>") : -len("</tool_update>")])
-            for kind in ("added", "changed"):
-                names |= {tool["name"] for tool in update.get(kind, [])}
-            names |= {*update.get("added_names", []), *update.get("restored", [])}
-            names -= set(update.get("removed", []))
+            names = other_wires.announced(_text(item), names, told)
     return names - {"tool_search", "call_tool"}
 
 

@@ -132,9 +132,9 @@ async def test_marks_in_front_leave_enough_for_the_end() -> None:
 )
 def test_no_mark_on_what_code_execution_called(kind: str, more: str) -> None:
     """langchain-ai/langchain#34542: such a block with a mark is refused."""
-    assert not markable(Native((1, 0), Raw(f'{{"type":"{kind}"{more}}}'.encode()), kind))
+    assert not markable(Native(1, 0, Raw(f'{{"type":"{kind}"{more}}}'.encode()), kind))
     assert markable(
-        Native((1, 0), Raw(b'{"type":"tool_use","caller":{"type":"direct"}}'), "tool_use")
+        Native(1, 0, Raw(b'{"type":"tool_use","caller":{"type":"direct"}}'), "tool_use")
     )
 
 

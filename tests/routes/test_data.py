@@ -283,7 +283,19 @@ def test_a_new_vendor_is_a_row_of_data() -> None:
         ("'.+'", "'(.+'"),
         ("[[provider]]", "[[provider]"),
         ('models = ["kimi-k3"]', 'models = ["kimi-k3"]\nprofile = "none"'),
+        ('models = ["kimi-k3"]', "max_tokens = 4"),
+        ('models = ["kimi-k3"]', 'models = ["kimi-k3"]\nmax_tokens = -4'),
+        ("minimum = 256", "minimum = -1"),
+        ('"kimi"\nwire', '"ki:mi"\nwire'),
+        ('"kimi"\nwire', '""\nwire'),
+        ('"addition-only"', '"in-history"'),
+        ('"by-value"', '"by-reference"'),
+        ('removals = "text"', 'removals = "block"'),
+        ('wire = "openai_chat"', 'wire = "gemini"'),
+        ("[[provider]]", "x = " + "[" * 5000 + "]" * 5000 + "\n[[provider]]"),
+        ("[[provider]]", NEW_VENDOR + "[[provider]]"),
     ],
+    ids=range(19),
 )
 def test_mistakes_in_the_data_are_named(old: str, new: str) -> None:
     assert old in NEW_VENDOR

@@ -8,6 +8,7 @@ import pytest
 from tests.wire.prompts import human, prompt
 
 from addendum import encoding
+from addendum.agent.exchange import rejected_fields
 from addendum.cache.capture import route_of
 from addendum.errors import ConfigurationError, MissingCredential
 from addendum.log.values import Config
@@ -48,12 +49,20 @@ def test_kimi_is_told_by_value_and_takes_nothing_back() -> None:
     assert resolve("moonshot:kimi-k2.6", environ={}).capabilities.tool_update is None
 
 
-@pytest.mark.parametrize("said", ["messages[4].tools", "tokenization failed"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Unrecognized request argument supplied: messages[4].tools",
+        "tokenization failed",
+        "Missing required parameter: 'messages[4].content'.",
+        '{"loc": ["body", "messages", 4, "tools"], "msg": "Extra inputs are not permitted"}',
+    ],
+    ids=["argument", "template", "content", "path"],
+)
 def test_a_refusal_of_kimis_messages_goes_down_to_dispatch(said: str) -> None:
     route = resolve("moonshot:kimi-k3", environ={})
     now = context(route, "addition-only")
-    rejected = [name for name in fields(route, now) if name in said]
-    softer = weaker(route, now, rejected)
+    softer = weaker(route, now, rejected_fields(said, fields(route, now)))
     assert softer is not None and softer.projection == "dispatch"
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from addendum import encoding
 from addendum.errors import ConfigurationError
 from addendum.routes import choose_projection, context, resolve
 from addendum.routes.probed import Facts, Probed, default_folder, keep, overlaid, read, results_file
@@ -38,10 +39,27 @@ def test_a_damaged_file_is_one_clear_line(tmp_path: Path) -> None:
     path = results_file(CLAUDE, tmp_path)
     other = structs.replace(NONE, route="anthropic:other")
     keep(CLAUDE, other, tmp_path)
-    for text in (path.read_bytes(), b"{", b"[]", b'{"route":1}', b" " * 2_000_000):
+    good = encoding.encode(NONE)
+    deep = good.replace(b'"forms":[]', b'"forms":[{"a":' + b"[" * 5000 + b"]" * 5000 + b"}]")
+    assert deep != good
+    bad = b"{", b"[]", b'{"route":1}', b"\xff", b" " * 2_000_000, deep
+    for text in (path.read_bytes(), *bad):
         path.write_bytes(text)
         with pytest.raises(ConfigurationError, match="delete it"):
             read(CLAUDE, tmp_path)
+
+
+def test_results_that_the_wire_cannot_tell_are_no_results(tmp_path: Path) -> None:
+    chat = resolve("openai-chat:gpt-4.1", environ={})
+    good = Facts("addition-only", "by-value")
+    for facts in (Facts("in-history", "by-value"), Facts("addition-only"), good):
+        found = structs.replace(NONE, route=chat.name, endpoint=chat.endpoint.base_url, facts=facts)
+        keep(chat, found, tmp_path)
+        if facts is good:
+            assert read(chat, tmp_path) == found
+        else:
+            with pytest.raises(ConfigurationError, match="delete it"):
+                read(chat, tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_to_is_said(tmp_path: Path) -> None:

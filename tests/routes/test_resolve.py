@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import pytest
 
 from addendum.errors import ConfigurationError, UnknownRoute
-from addendum.routes import is_loopback, resolve
+from addendum.routes import is_loopback, load, resolve
 
 CLAUDE = "anthropic:claude-opus-5-5"
 
@@ -226,3 +228,12 @@ def test_loopback_is_decided_without_looking_names_up() -> None:
     assert is_loopback("https://LOCALHOST:1")
     assert not is_loopback("http://localhost.example.com")
     assert not is_loopback("")
+
+
+def test_a_bad_address_of_a_providers_own_is_one_line_too() -> None:
+    text = files("addendum.routes").joinpath("compatible.toml").read_text("utf-8")
+    for bad in ("http://[", "ftp://files.example", "https://a:b@example.org"):
+        known = load(text.replace("https://api.groq.com/openai/v1", bad))
+        with pytest.raises(ConfigurationError, match="base URL") as raised:
+            resolve("groq:openai/gpt-oss-120b", known=known, environ={})
+        assert "\n" not in str(raised.value) and "a:b" not in str(raised.value)

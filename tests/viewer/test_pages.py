@@ -246,3 +246,20 @@ async def test_a_session_is_handed_out_as_one_file() -> None:
         disposition = answer.headers["content-disposition"]
         assert disposition == "attachment; filename*=utf-8''r%C3%A4ume%20%26%20co.html"
         assert "<script" not in answer.text and "Question 2" in answer.text
+
+
+async def test_the_start_tells_what_conversations_cost() -> None:
+    store = MemoryStore()
+    await stored(store, long_log(3))
+    empty = SessionLog("empty")
+    empty.append(SessionStart("empty"))
+    await stored(store, empty)
+    async with stage(store=store) as staged:
+        page = await staged.get("/")
+        row = re.search(r'<tr><th scope="row" data-by="Question.*?</tr>', page, re.DOTALL)
+        assert row is not None
+        # Six requests, each of which read the prompt in front of it.
+        prompts = [1000 + 40 * number for number in range(1, 7)]
+        share = 100 * sum(prompts[:-1]) // sum(prompts)
+        assert f'data-by="{sum(prompts)}"' in row.group() and f"{share} %" in row.group()
+        assert "No message yet" in page

@@ -12,10 +12,24 @@ import anyio
 import pytest
 from tests.viewer.staged import OPUS, Stage, canned, long_log, spec, stage, stored, until
 
+from addendum.agent.approval import KINDS, pending
 from addendum.lab.mcp_servers import CannedTool
-from addendum.log.events import Rewind, ToolResult, ToolSwitch, TurnStart, UserMessage
+from addendum.log.approvals import ApprovalAsked, AskedCall
+from addendum.log.events import (
+    AssistantMessage,
+    Rewind,
+    StepStart,
+    ToolResult,
+    ToolSwitch,
+    TurnStart,
+    UserMessage,
+)
+from addendum.log.values import Call
 from addendum.stores import MemoryStore
 from addendum.viewer import feed
+from addendum.viewer.chat import items
+from addendum.viewer.index import Index
+from addendum.viewer.render import item_html
 from addendum.viewer.watch import Watched
 from addendum.viewer.words import words
 
@@ -413,3 +427,25 @@ async def test_only_so_many_streams_are_open() -> None:
         staged.house.streams = 256
         answer = await staged.client.get("/s/long/events?view=ledger")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
+
+
+async def test_calls_that_wait_together_are_decided_together() -> None:
+    log = long_log(1)
+    log.append(TurnStart(2))
+    log.append(StepStart(2, 1))
+    log.append(UserMessage(2, "both"))
+    calls = tuple(Call(f"w{at}", "look", '{"q": "x"}') for at in range(2))
+    log.append(AssistantMessage(2, 1, OPUS, "anthropic_messages", calls=calls))
+    asked = tuple(AskedCall(each.id, each.name, each.arguments, reason="why") for each in calls)
+    log.append(ApprovalAsked(2, 1, asked))
+    index = Index()
+    index.read(log.events)
+    waiting = pending(log.asked, KINDS)
+    found = items(log.events, index, 2, words("en"), waiting)
+    kinds = [item.kind for item in found]
+    assert kinds == ["user", "ask", "ask", "ask_all"]
+    html = "".join(item_html(item, "/s/x", words("en"), True) for item in found)
+    assert html.count('value="approve"') == 2 and "Approve all 2" in html
+    # Whoever only looks sees the calls, and no buttons.
+    read = "".join(item_html(item, "", words("en"), False) for item in found)
+    assert "look" in read and "<button" not in read

@@ -64,3 +64,14 @@ def test_a_reader_gets_the_language_they_want(
     asked: str | None, kept: str | None, accepted: str, language: str
 ) -> None:
     assert chosen(asked, kept, accepted).language == language
+
+
+def test_every_text_is_asked_for() -> None:
+    """By its whole key, or by the beginning of one that is put together."""
+    sources = [*FOLDER.glob("templates/*.html"), *FOLDER.glob("*.py")]
+    text = "".join(path.read_text("utf-8") for path in sources)
+    beginnings = set(re.findall(r"words\(f?['\"](\w+\.)['\"{]", text)) | {"why.", "do.", "break."}
+    beginnings |= set(re.findall(r"f\"(\w+\.)\{", text))
+    for key in EN.texts:
+        whole = f"'{key}'" in text or f'"{key}"' in text
+        assert whole or key[: key.index(".") + 1] in beginnings, key

@@ -26,7 +26,7 @@ def tool(name: str, schema: dict[str, Any] | None = None, description: str = "D.
 
 
 def human(seq: int, text: str) -> Text:
-    return Text((seq, 0), "user", text, "human")
+    return Text(seq, 0, "user", text, "human")
 
 
 def prompt(
@@ -44,11 +44,11 @@ def prompt(
     return Prompt(
         context(wire, **more),
         tools,
-        tuple(Text((-1, at), "system", text, "prompt") for at, text in enumerate(system)),
+        tuple(Text(-1, at, "system", text, "prompt") for at, text in enumerate(system)),
         list(blocks[:settled]),
         settled,
         blocks[settled:],
-        None if tail is None else Text((99, 1), "user", tail, "tail"),
+        None if tail is None else Text(99, 1, "user", tail, "tail"),
         tail_at,
         marks or Marks(),
         chain,

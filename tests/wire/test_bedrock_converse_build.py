@@ -18,10 +18,10 @@ REASONING = Raw(b'{"reasoningContent":{"reasoningText":{"text":"","signature":"s
 CALL = Raw(b'{"toolUse":{"toolUseId":"t1","name":"a","input":{"q":  1}}}')
 ROUND: tuple[Block, ...] = (
     human(1, "hi"),
-    Native((2, 0), REASONING, kind(REASONING)),
-    Native((2, 1), CALL, kind(CALL)),
-    Result((3, 0), "t1", "a", "seen"),
-    Text((3, 1), "user", "<tool_update>{}</tool_update>", "announcement"),
+    Native(2, 0, REASONING, kind(REASONING)),
+    Native(2, 1, CALL, kind(CALL)),
+    Result(3, 0, "t1", "a", "seen"),
+    Text(3, 1, "user", "<tool_update>{}</tool_update>", "announcement"),
 )
 
 
@@ -96,11 +96,11 @@ def test_an_hour_is_stated_and_five_minutes_are_not_t60() -> None:
 def test_calls_of_other_routes_and_failed_results() -> None:
     found = built(
         human(1, "hi"),
-        Text((2, 0), "assistant", "Looking.", "answer"),
-        Use((2, 1), "c1", "a", '{"q":1}'),
-        Use((2, 2), "c2", "a", "not json"),
-        Result((3, 0), "c1", "a", " ", is_error=True),
-        Result((4, 0), "c2", "a", "fine"),
+        Text(2, 0, "assistant", "Looking.", "answer"),
+        Use(2, 1, "c1", "a", '{"q":1}'),
+        Use(2, 2, "c2", "a", "not json"),
+        Result(3, 0, "c1", "a", " ", is_error=True),
+        Result(4, 0, "c2", "a", "fine"),
     )
     use = found["messages"][1]["content"]
     assert use[1] == {"toolUse": {"toolUseId": "c1", "name": "a", "input": {"q": 1}}}
@@ -134,8 +134,8 @@ def test_schemas_and_descriptions_as_this_wire_takes_them() -> None:
 
 def test_what_the_wire_cannot_say_is_refused() -> None:
     for block in (
-        Change((4, 0), "a", True),
-        Text((4, 0), "system", "New.", "prompt"),
+        Change(4, 0, "a", True),
+        Text(4, 0, "system", "New.", "prompt"),
     ):
         with pytest.raises(UnsupportedContent) as caught:
             built(human(1, "hi"), block)

@@ -19,8 +19,8 @@ CALL = Raw(
 )
 ROUND: tuple[Block, ...] = (
     human(1, "hi"),
-    Native((2, 0), CALL, kind(CALL)),
-    Result((3, 0), "f1", "real__name", "seen"),
+    Native(2, 0, CALL, kind(CALL)),
+    Result(3, 0, "f1", "real__name", "seen"),
 )
 
 
@@ -70,11 +70,11 @@ def test_a_moved_tail_joins_the_content_it_stands_in_front_of() -> None:
 def test_the_stand_in_is_on_the_first_call_of_a_step_that_others_made() -> None:
     blocks = (
         human(1, "hi"),
-        Text((2, 0), "assistant", "Looking.", "answer"),
-        Use((2, 1), "c1", "a", '{"q":1}'),
-        Use((2, 2), "c2", "a", "not json"),
-        Result((3, 0), "c1", "a", "no", is_error=True),
-        Result((4, 0), "c2", "a", "fine"),
+        Text(2, 0, "assistant", "Looking.", "answer"),
+        Use(2, 1, "c1", "a", '{"q":1}'),
+        Use(2, 2, "c2", "a", "not json"),
+        Result(3, 0, "c1", "a", "no", is_error=True),
+        Result(4, 0, "c2", "a", "fine"),
     )
     parts = built(*blocks, stand_in=STAND_IN)["contents"][1]["parts"]
     assert [part.get("thoughtSignature") for part in parts] == [None, STAND_IN, None]
@@ -111,7 +111,7 @@ def test_settings() -> None:
 
 
 def test_what_the_wire_cannot_say_is_refused() -> None:
-    for block in (Change((4, 0), "a", True), Text((4, 0), "system", "New.", "prompt")):
+    for block in (Change(4, 0, "a", True), Text(4, 0, "system", "New.", "prompt")):
         with pytest.raises(UnsupportedContent) as caught:
             built(human(1, "hi"), block)
         assert "\n" not in str(caught.value)

@@ -18,10 +18,10 @@ from addendum.wire.openai_chat.reasoning import without_reasoning
 
 MARK = {"type": "ephemeral"}
 HUMAN = human(1, "hi")
-LATE = Change((2, 0), "late", True, tool("late"))
-MORE = Change((2, 1), "more", True, tool("more"))
-NOTICE = Text((2, 2), "system", "notice", "announcement")
-ANSWER = Native((3, 0), Raw(b'{"role":"assistant","content":"yo"}'), "")
+LATE = Change(2, 0, "late", True, tool("late"))
+MORE = Change(2, 1, "more", True, tool("more"))
+NOTICE = Text(2, 2, "system", "notice", "announcement")
+ANSWER = Native(3, 0, Raw(b'{"role":"assistant","content":"yo"}'), "")
 
 
 def said(*blocks: Block, renderer: Renderer | None = None, **more: Any) -> dict[str, Any]:
@@ -46,19 +46,19 @@ def test_another_definition_in_the_midst_of_an_update_is_seen() -> None:
     """What is kept of open blocks goes by all of them, not by the first."""
     renderer = Renderer()
     said(HUMAN, LATE, MORE, renderer=renderer)
-    other = Change((5, 10_000), "more", True, tool("more", description="Other."))
+    other = Change(5, 10_000, "more", True, tool("more", description="Other."))
     messages = said(HUMAN, LATE, other, renderer=renderer)["messages"]
     assert messages[1]["tools"][1]["function"]["description"] == "Other."
 
 
-@pytest.mark.parametrize("change", [Change((2, 0), "a", False), Change((2, 0), "a", True)])
+@pytest.mark.parametrize("change", [Change(2, 0, "a", False), Change(2, 0, "a", True)])
 def test_what_no_message_can_say_raises(change: Change) -> None:
     with pytest.raises(UnsupportedContent, match="takes a tool away or names it only"):
         said(HUMAN, change)
 
 
 def test_marks_stand_on_parts_and_on_the_last_tool() -> None:
-    blocks = (HUMAN, ANSWER, human(4, "more"), Result((5, 0), "c1", "a", "ok"))
+    blocks = (HUMAN, ANSWER, human(4, "more"), Result(5, 0, "c1", "a", "ok"))
     marks = Marks(tools=True, system=(0,), blocks=(0, 3))
     found = said(
         *blocks,
@@ -115,7 +115,7 @@ def test_the_tail_stands_in_front_of_its_block_marked_or_not(at: int, settled: i
 
 def test_a_renderer_that_follows_gives_the_bytes_of_one_that_does_not() -> None:
     blocks: list[Block] = [HUMAN, LATE, MORE, NOTICE, ANSWER, human(4, "more")]
-    blocks += [Use((6, 1), "c1", "late", "{}"), Result((7, 0), "c1", "late", "ok")]
+    blocks += [Use(6, 1, "c1", "late", "{}"), Result(7, 0, "c1", "late", "ok")]
     follows = Renderer(parts=True, reasoning_stand_in="-")
     for count in range(1, len(blocks) + 1):
         # Additions of one update are settled together.
@@ -135,12 +135,12 @@ def test_a_key_goes_out_under_the_name_that_the_route_has_for_it() -> None:
 def test_calls_without_reasoning_get_a_stand_in_where_it_is_asked_for() -> None:
     """Whatever made them: another route, or a model that did not think."""
     call = b'"tool_calls":[{"id":"c2","type":"function","function":{"name":"a","arguments":"{}"}}]'
-    bare = Native((3, 0), Raw(b'{"role":"assistant","content":null,' + call + b"}"), "")
+    bare = Native(3, 0, Raw(b'{"role":"assistant","content":null,' + call + b"}"), "")
     thought = Native(
-        (4, 0), Raw(b'{"role":"assistant","content":null,"reasoning_content":"",' + call + b"}"), ""
+        4, 0, Raw(b'{"role":"assistant","content":null,"reasoning_content":"",' + call + b"}"), ""
     )
     renderer = Renderer(reasoning_stand_in="-")
-    messages = said(Use((2, 1), "c1", "a", "{}"), bare, thought, ANSWER, renderer=renderer)
+    messages = said(Use(2, 1, "c1", "a", "{}"), bare, thought, ANSWER, renderer=renderer)
     reasoning = [each.get("reasoning_content") for each in messages["messages"]]
     assert reasoning == ["-", "-", "", None]
     assert not any("reasoning_content" in each for each in said(bare, ANSWER)["messages"])

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 ROUTE = resolve("openai:gpt-6.1-sol", environ={})
 NATIVE = context(ROUTE, "addition-only")
 CONFIG = Config("openai", "gpt-6.1-sol")
-HUMAN = Text((1, 0), "user", "hi", "human")
+HUMAN = Text(1, 0, "user", "hi", "human")
 
 
 def tool(name: str, parameters: bytes = b'{"type":"object"}') -> ToolSchema:
@@ -36,7 +36,7 @@ def prompt(*blocks: Block, settled: int = 0, **more: Any) -> Prompt:
     made = Prompt(
         context=NATIVE,
         tools=(tool("look"),),
-        system=(Text((-1, 0), "system", "static", "prompt"),),
+        system=(Text(-1, 0, "system", "static", "prompt"),),
         settled=list(blocks[:settled]),
         count=settled,
         open=blocks[settled:],
@@ -83,10 +83,10 @@ def test_elsewhere_tools_stand_at_the_top(projection: Any) -> None:
 def test_one_update_is_one_item_and_the_next_another() -> None:
     blocks = (
         HUMAN,
-        Change((2, 0), "a", True, tool("a")),
-        Change((2, 1), "b", True, tool("b")),
-        Change((3, 0), "c", True, tool("c")),
-        Text((3, 1), "system", "notice", "announcement"),
+        Change(2, 0, "a", True, tool("a")),
+        Change(2, 1, "b", True, tool("b")),
+        Change(3, 0, "c", True, tool("c")),
+        Text(3, 1, "system", "notice", "announcement"),
     )
     items = said(prompt(*blocks))["input"][2:]
     assert [item.get("role") for item in items] == ["user", *["developer"] * 3]
@@ -101,9 +101,9 @@ def test_calls_results_and_answers() -> None:
     items = said(
         prompt(
             HUMAN,
-            Text((2, 0), "assistant", "well", "answer"),
-            Use((2, 1), "c1", "look", '{"q" : 1}'),
-            Result((3, 0), "c1", "look", "found"),
+            Text(2, 0, "assistant", "well", "answer"),
+            Use(2, 1, "c1", "look", '{"q" : 1}'),
+            Result(3, 0, "c1", "look", "found"),
         )
     )["input"][3:]
     assert items == [
@@ -119,14 +119,14 @@ def test_calls_results_and_answers() -> None:
 
 def test_an_items_own_text_is_kept_and_without_its_reasoning_it_has_no_id() -> None:
     raw = b'{"id":"fc_1","type":"function_call","call_id":"c","name":"t","arguments":"{ }"}'
-    paired = Native((2, 1), Raw(raw), "function_call")
+    paired = Native(2, 1, Raw(raw), "function_call")
     assert raw in body(prompt(HUMAN, paired), CONFIG)
     alone = structs.replace(paired, unpaired=True)
     assert raw.replace(b'"id":"fc_1",', b"") in body(prompt(HUMAN, alone), CONFIG)
 
 
 def test_marks_stand_on_parts_and_change_nothing_else() -> None:
-    blocks = (HUMAN, Result((3, 0), "c", "look", "r"))
+    blocks = (HUMAN, Result(3, 0, "c", "look", "r"))
     mark = {"prompt_cache_breakpoint": {"mode": "explicit"}}
     items = said(prompt(*blocks, marks=Marks(False, (0,), (0, 1))))["input"][1:]
     assert items[0] == text("developer", "static", **mark)
@@ -135,9 +135,9 @@ def test_marks_stand_on_parts_and_change_nothing_else() -> None:
 
 
 def test_the_tail_stands_in_front_of_its_message_wherever_that_is() -> None:
-    tail = Text((9, 1), "user", "tail", "tail")
-    change = Change((1, 1), "a", True, tool("a"))
-    second = Text((5, 0), "user", "second", "human")
+    tail = Text(9, 1, "user", "tail", "tail")
+    change = Change(1, 1, "a", True, tool("a"))
+    second = Text(5, 0, "user", "second", "human")
     for settled in range(4):
         found = said(prompt(HUMAN, change, second, settled=settled, tail=tail, tail_at=2))
         assert found["input"][-2:] == [text("user", "tail"), text("user", "second")]
@@ -148,10 +148,10 @@ def test_the_tail_stands_in_front_of_its_message_wherever_that_is() -> None:
 def test_a_renderer_that_follows_gives_the_bytes_of_one_that_does_not() -> None:
     blocks = [
         HUMAN,
-        Change((1, 1), "a", True, tool("a")),
-        Change((1, 2), "b", True, tool("b")),
-        Text((4, 0), "assistant", "x", "answer"),
-        Text((5, 0), "user", "second", "human"),
+        Change(1, 1, "a", True, tool("a")),
+        Change(1, 2, "b", True, tool("b")),
+        Text(4, 0, "assistant", "x", "answer"),
+        Text(5, 0, "user", "second", "human"),
     ]
     renderer = Renderer()
     for count in range(1, 6):
@@ -171,7 +171,7 @@ def test_what_the_wire_cannot_say_raises() -> None:
     with pytest.raises(UnsupportedContent, match="stop sequences"):
         body(prompt(HUMAN), Config("openai", "m", stop=("x",)))
     with pytest.raises(UnsupportedContent, match="tool_changes='auto'"):
-        body(prompt(HUMAN, Change((2, 0), "a", False)), CONFIG)
+        body(prompt(HUMAN, Change(2, 0, "a", False)), CONFIG)
 
 
 def test_settings() -> None:

@@ -42,6 +42,9 @@ from addendum.tools.mcp_pool import ServerPool, default_pool
 from addendum.tools.registry import AnyTool, Registry
 from addendum.wire.transport import Transport
 
+_PAGE = 2_000
+"""Events that are read at once when a session is opened."""
+
 
 class Limits(Struct, frozen=True):
     """Bounds of a turn.
@@ -280,8 +283,10 @@ class Agent:
                 stack.push_async_callback(kept.aclose)
             lease = await kept.acquire(name)
             stack.push_async_callback(_release, kept, lease)
-            stored = await kept.read(name)
-            log = SessionLog.load(name, stored, clock=lambda: int(self.clock() * 1000))
+            log = SessionLog(name, clock=lambda: int(self.clock() * 1000))
+            # By pages: what was read of one is gone when the next comes.
+            while page := await kept.read(name, len(log), limit=_PAGE):
+                log.extend(page)
             if not len(log):
                 excluded = tuple(sorted(set(exclude)))
                 log.append(SessionStart(name, FORMAT, self.digest, parent, excluded))

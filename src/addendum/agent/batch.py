@@ -419,7 +419,7 @@ class Batch:
             return None, ()
         session.outputs.read(session.log.events)
         name = None if outcome.is_error else session.outputs.next_label(place)
-        return name, session.outputs.unknown(call.arguments)
+        return name, session.outputs.unknown(call.id)
 
     def tool_context(self, call: Call) -> ToolContext:
         """Return what a tool may know of its call."""

@@ -134,7 +134,7 @@ def consolidates(session: Session) -> bool:
 def _told(log: SessionLog) -> bool:
     """Say whether the history tells a change of tools that a new head would spare it."""
     ledger = Ledger()
-    ledger.read(log.events)
+    ledger.read(log)
     return bool(ledger.updates())
 
 

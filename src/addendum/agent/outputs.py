@@ -17,6 +17,7 @@ class Outputs:
         self._read = 0
         self._rounds = 0
         self._texts: dict[str, str] = {}
+        self._unknown: dict[str, tuple[str, ...]] = {}
 
     def read(self, events: Sequence[Event]) -> None:
         """Take in what is new in the log."""
@@ -24,6 +25,13 @@ class Outputs:
             data = event.data
             if isinstance(data, AssistantMessage) and data.calls:
                 self._rounds += 1
+                # By the model's own words, and before any result of this very round.
+                self._unknown = {
+                    call.id: tuple(
+                        each for each in references(call.arguments) if each not in self._texts
+                    )
+                    for call in data.calls
+                }
             elif isinstance(data, ToolResult) and data.label is not None:
                 self._texts[data.label] = data.text
         self._read = len(events)
@@ -40,9 +48,13 @@ class Outputs:
         """
         return label(place, self._rounds - 1)
 
-    def unknown(self, arguments: str) -> tuple[str, ...]:
-        """Return what arguments refer to and no result is labelled with."""
-        return tuple(each for each in references(arguments) if each not in self._texts)
+    def unknown(self, call_id: str) -> tuple[str, ...]:
+        """Return what a call of the latest round refers to and no earlier result is labelled with.
+
+        Args:
+            call_id: The call's id.
+        """
+        return self._unknown.get(call_id, ())
 
 
 def filled(arguments: Any, texts: Mapping[str, str]) -> Any:

@@ -109,7 +109,7 @@ def replay(
             line = lines.get(data.context_seq)
             if line is None:
                 line = lines[data.context_seq] = _line(log, event, data, route_of)
-            ledger.read(earlier.events)
+            ledger.read(earlier)
             declared = tuple(
                 Declared(each.reason, each.at) for each in ahead.get(data.route, {}).values()
             )

@@ -133,18 +133,18 @@ class Requests:
             data = event.data
             if type(data) not in _READ:
                 continue
-            if isinstance(data, RequestContext):
-                self._contexts[data.route] = (event.seq, data)
-                self._latest = data
-            elif isinstance(data, RequestSent):
+            if isinstance(data, RequestSent):
                 self._number = data.number
                 self._sent_at[data.route] = event.time
-            elif isinstance(data, CacheKept):
-                self._last_used[data.route] = self._sent_at.get(data.route, event.time)
             elif isinstance(data, AssistantMessage):
                 # A lifetime runs from the start of the request that wrote or read.
                 self._last_used[data.route] = self._sent_at.get(data.route, event.time)
                 self._unanswered.pop(data.route, None)
+            elif isinstance(data, RequestContext):
+                self._contexts[data.route] = (event.seq, data)
+                self._latest = data
+            elif isinstance(data, CacheKept):
+                self._last_used[data.route] = self._sent_at.get(data.route, event.time)
             elif isinstance(data, CacheBreak):
                 self._unanswered.setdefault(data.route, {})[data.reason] = data
                 if data.drops_reasoning:
@@ -295,7 +295,10 @@ class Requests:
                 declared.append(CacheBreak("route changed", route.name, "messages"))
         else:
             before, before_config, seq = line.last
-            found = difference(before, prompt, before_config, config)
+            keyed = route.wire == "openai_responses" or bool(
+                route.cache_key or route.cache_key_header
+            )
+            found = difference(before, prompt, before_config, config, keyed=keyed)
             why = found and cause(found, log.events[seq:], before, prompt)
             if found and why:
                 if why[0] == "head changed" and self._expired(route, line.context):

@@ -60,7 +60,7 @@ class ToolFinished(Struct, frozen=True):
 
 
 class Notice(Struct, frozen=True):
-    """Something a person should know: a declared break, a retry, a downgrade."""
+    """Something a person should know: a break, a retry, a downgrade, a server that is not there."""
 
     text: str
 
@@ -102,6 +102,8 @@ class TurnResult(Struct, frozen=True):
         waiting: Calls that a person has to decide before the turn goes on; none if it is over.
         subagents: Child sessions that its calls opened, and what each of them cost: it is not in
             `usage`.
+        notices: What a person should know of it, as the stream tells it; behind a decision, since
+            then.
     """
 
     text: str
@@ -110,6 +112,7 @@ class TurnResult(Struct, frozen=True):
     requests: tuple[RequestFigures, ...]
     waiting: tuple[Pending, ...] = ()
     subagents: tuple[SubagentEnded, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 class TurnDone(Struct, frozen=True):

@@ -233,7 +233,7 @@ class Session:
 
     def tool_history(self) -> ToolHistory:
         """Return the declarations of the current request series and its updates (A5)."""
-        return self._history.read(self.log.events)
+        return self._history.read(self.log.rare)
 
     async def settle(self) -> Snapshot:
         """Return the tools of the coming step; calls are made against it until the next."""
@@ -257,7 +257,7 @@ class Session:
             self.fresh,
             self.explicit_series,
             self.new_head or (self.agent.consolidate and consolidates(self)),
-            self._found.read(self.log.events),
+            self._found.read(self.log.events) if self.registry.searches else frozenset(),
             self._history,
         )
 
@@ -282,7 +282,7 @@ class Session:
 
     def head_tools(self) -> tuple[ToolSchema, ...]:
         """Return the tools of the session's head header."""
-        self._history.read(self.log.events)
+        self._history.read(self.log.rare)
         return self._history.head
 
     @property

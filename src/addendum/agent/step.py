@@ -105,7 +105,7 @@ def _untold(log: SessionLog, given: StepInput) -> tuple[str, ...]:
     if not found:
         return ()
     history = HistoryFold() if given.history is None else given.history
-    history.read(log.events)
+    history.read(log.rare)
     return tuple(name for name in found if name not in history.offered)
 
 

@@ -47,11 +47,17 @@ class Turn:
 
     def __init__(self, session: Session, emit: Callable[[StreamEvent], None]) -> None:
         self._session = session
-        self._emit = emit
+        self._tell = emit
+        self._notices: list[str] = []
         self._figures: list[RequestFigures] = []
         self._parser: Parser | None = None
         self._early: Early | None = None
-        self._compacting = Automatic(session, emit, self._figures)
+        self._compacting = Automatic(session, self._emit, self._figures)
+
+    def _emit(self, event: StreamEvent) -> None:
+        if isinstance(event, Notice):
+            self._notices.append(event.text)
+        self._tell(event)
 
     async def run(self, text: str) -> TurnResult:
         """Run the turn to its end; whatever ends it, the log is valid.
@@ -131,6 +137,7 @@ class Turn:
             tuple(self._figures),
             waiting,
             ended(log.rare, turn),
+            tuple(self._notices),
         )
 
     def _abandon(self, why: str, reason: Literal["interrupted", "failed", "limit"]) -> None:
@@ -207,6 +214,8 @@ class Turn:
         session = self._session
         snapshot = await session.settle()
         await session.downgrades.read(session.route)
+        for trouble in session.registry.troubles():
+            self._emit(Notice(trouble))
         for found in session.redefinitions.check(session.log, snapshot):
             self._emit(Notice(notice(found)))
         given = session.step_input(snapshot)

@@ -78,10 +78,15 @@ async def _counted(url: str | None) -> list[tuple[SessionRow, Totals | None]]:
     if not rows:
         return []
     async with reading(url) as store:
-        return [(row, _sums(await store.read(row.id))) for row in rows]
+        return [(row, sums_of(await store.read(row.id))) for row in rows]
 
 
-def _sums(stored: list[bytes]) -> Totals | None:
+def sums_of(stored: list[bytes]) -> Totals | None:
+    """Return what a session's own requests cost; None if this release cannot read it.
+
+    Args:
+        stored: Its events as they are stored.
+    """
     try:
         events = [codec.decode_event(raw) for raw in stored if _counts(raw)]
     except AddendumError:

@@ -7,6 +7,8 @@ that this release does not know is refused like an unknown type: it could be con
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from typing import Literal, cast
 
 import msgspec
@@ -26,22 +28,12 @@ class _Stored(Struct, omit_defaults=True):
     ignorable: bool = False
 
 
-class _Event(Struct):
-    """As `_Stored`, read in one go; a field of `data` that is not known is refused."""
-
-    seq: int
-    time: int
-    data: EventData
-    surface_op: Literal["append"] | Span | None = None
-    sources: tuple[int, ...] = ()
-    ignorable: bool = False
-
-
 class _Type(Struct):
     type: str
 
 
-_event = msgspec.json.Decoder(_Event)
+# Read in one go; a field of `data` that is not known is refused.
+_event = msgspec.json.Decoder(Event)
 _envelope = msgspec.json.Decoder(_Stored)
 _type = msgspec.json.Decoder(_Type)
 _fields = msgspec.json.Decoder(dict[str, Raw])
@@ -76,7 +68,27 @@ def decode_event(stored: bytes) -> Event:
         event = _event.decode(stored)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         return _strange(stored, error)
-    return Event(event.seq, event.time, event.data, event.surface_op, event.sources)
+    if type(event.data) is Unknown:  # Named like our own word for it.
+        return _strange(stored, LogError("it has no type of an event"))
+    return event
+
+
+def decode_events(stored: Sequence[bytes]) -> list[Event]:
+    """Return the events of many rows: as `decode_event` on each, and quicker.
+
+    Raises:
+        UnknownEvent: As `decode_event`.
+        LogError: As `decode_event`.
+    """
+    with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        events = list(map(_event.decode, stored))
+        if Unknown not in set(map(_kind, events)):
+            return events
+    return [decode_event(raw) for raw in stored]
+
+
+def _kind(event: Event) -> type:
+    return type(event.data)
 
 
 def _strange(stored: bytes, problem: Exception) -> Event:

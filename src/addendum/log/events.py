@@ -344,7 +344,7 @@ class CompactionFailed(Logged, frozen=True, tag="compaction/failed"):
     usage: Usage = Usage()
 
 
-class Unknown(Struct, frozen=True):
+class Unknown(Struct, frozen=True, gc=False, tag_field="type", tag="unknown"):
     """An event of a later release that may be ignored; kept as it is."""
 
     raw: Raw
@@ -435,4 +435,4 @@ class Event(Struct, frozen=True, gc=False):
     @property
     def type(self) -> str:
         """The event's type, such as `user/message`."""
-        return str(self.data.__struct_config__.tag or "unknown")
+        return str(self.data.__struct_config__.tag)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 
@@ -297,25 +297,110 @@ class SessionLog:
             UnknownEvent: One is of a required type of a later release.
             LogError: One is damaged or missing; the message names it.
         """
-        admit, decode = self._admit, codec.decode_event
-        for place, raw in enumerate(stored, len(self._events)):
-            event = decode(raw)
-            if event.seq != place:
+        self._replay(codec.decode_events(tuple(stored)))
+        self._durable = len(self._events)
+
+    def _replay(self, events: Iterable[Event]) -> None:
+        """Take in stored events, each checked as when it was appended.
+
+        Nearly all events of a long log are the usual ones of a turn, where they must stand. They
+        are told by a glance; whatever else comes, right or wrong, goes the way of an append.
+        """
+        taken, nodes = self._events, self.surface.nodes
+        turn, step, waiting, turns = self.turn, self.step, self._waiting, self.turns
+        for event in events:
+            if event.seq != len(taken):
                 raise LogError(
-                    f"session {self.session!r}: event {place} is missing; "
+                    f"session {self.session!r}: event {len(taken)} is missing; "
                     "restore the store from a copy",
                     session=self.session,
-                    seq=place,
+                    seq=len(taken),
                 )
-            admit(event)
-        self._durable = len(self._events)
+            data: Any = event.data
+            kind: type[Any] = data.__class__
+            placed = event.surface_op
+            if placed is None:
+                if kind is RequestSent:
+                    taken.append(event)
+                    continue
+                if kind is ToolCall:
+                    if data.step == step and data.turn == turn:
+                        taken.append(event)
+                        continue
+                elif kind is StepStart:
+                    if step is None and data.turn == turn:
+                        step = data.step
+                        taken.append(event)
+                        continue
+                elif kind is StepEnd:
+                    if data.step == step and data.turn == turn and not waiting and not self.asked:
+                        step = None
+                        taken.append(event)
+                        continue
+                elif kind is TurnStart:
+                    if turn is None and data.turn == turns + 1:
+                        turn = turns = data.turn
+                        taken.append(event)
+                        continue
+                elif kind is TurnEnd and data.turn == turn and step is None and not waiting:
+                    turn = None
+                    taken.append(event)
+                    continue
+            elif placed == "append":
+                if kind is AssistantMessage:
+                    calls = data.calls
+                    if (
+                        data.step == step
+                        and data.turn == turn
+                        and not waiting
+                        and (not calls or (len(calls) == 1 and calls[0].id and calls[0].name))
+                    ):
+                        waiting = [calls[0].id] if calls else []
+                        taken.append(event)
+                        nodes.append(event)
+                        continue
+                elif kind is ToolResult:
+                    if data.step == step and data.turn == turn and data.call_id in waiting:
+                        waiting.remove(data.call_id)
+                        taken.append(event)
+                        nodes.append(event)
+                        continue
+                elif kind is UserMessage and data.turn == turn:
+                    taken.append(event)
+                    nodes.append(event)
+                    continue
+            self.turn, self.step, self._waiting, self.turns = turn, step, waiting, turns
+            self._admit(event)
+            nodes = self.surface.nodes
+            turn, step, waiting, turns = self.turn, self.step, self._waiting, self.turns
+        self.turn, self.step, self._waiting, self.turns = turn, step, waiting, turns
 
     def until(self, seq: int) -> SessionLog:
         """Return the log as it was before the event with this seq was appended."""
         earlier = SessionLog(self.session, clock=self._clock)
-        for event in self._events[:seq]:
-            earlier._take(event, type(event.data), event.surface_op)
+        start = seq - 1
+        while start > 0 and not isinstance(self._events[start].data, TurnStart):
+            start -= 1
+        if start > 0 and not any(
+            isinstance(event.surface_op, Span) and event.seq >= start for event in self.rare
+        ):
+            # Nothing is open in front of a turn, so what was there needs no replay.
+            earlier._begin(self, start)
+        earlier._replay(self._events[len(earlier) : seq])
         return earlier
+
+    def _begin(self, later: SessionLog, seq: int) -> None:
+        """Take in what a log says up to a turn's start, where nothing was replaced since."""
+        self._events = later._events[:seq]
+        self.rare = [event for event in later.rare if event.seq < seq]
+        self._headers = {at: header for at, header in later._headers.items() if at < seq}
+        self.surface = later.surface.until(seq)
+        start = later._events[seq].data
+        assert isinstance(start, TurnStart)
+        self.turns = start.turn - 1
+        for event in self.rare:
+            if isinstance(event.data, EndSeed | ToolPolicy | ToolSwitch):
+                self._follow(event)
 
     @property
     def header(self) -> RequestHeader | None:
@@ -342,8 +427,7 @@ class SessionLog:
         """
         end = len(self._events) if upto is None else upto + 1
         child = SessionLog(session, clock=self._clock)
-        for event in self._events[:end]:
-            child._take(event, type(event.data), event.surface_op)
+        child._replay(self._events[:end])
         child.append(EndSeed(session, self.session, end))
         child.close_open()
         return child

@@ -46,6 +46,18 @@ class Surface:
         self.generation = 0
         self.notes: Mapping[type, list[Event]] = _notes_of(())
 
+    def until(self, seq: int) -> Surface:
+        """Return the surface in front of an event, if nothing was replaced since."""
+        earlier, end = Surface(), len(self.nodes)
+        while end and self.nodes[end - 1].seq >= seq:
+            end -= 1
+        earlier.nodes = self.nodes[:end]
+        earlier.generation = self.generation
+        earlier.notes = {
+            kind: [node for node in notes if node.seq < seq] for kind, notes in self.notes.items()
+        }
+        return earlier
+
     def index(self, seq: int) -> int:
         """Return the place of a node.
 

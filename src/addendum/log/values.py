@@ -79,7 +79,7 @@ class Header(Struct, frozen=True, omit_defaults=True):
     adapter_defaults: tuple[str, ...] = ()
 
 
-class Call(Struct, frozen=True, omit_defaults=True):
+class Call(Struct, frozen=True, gc=False, omit_defaults=True):
     """A tool call in its real form.
 
     Attributes:
@@ -96,7 +96,7 @@ class Call(Struct, frozen=True, omit_defaults=True):
     origin: Literal["direct", "dispatched"] = "direct"
 
 
-class Media(Struct, frozen=True):
+class Media(Struct, frozen=True, gc=False):
     """A file in a result, in no wire's form.
 
     Attributes:
@@ -114,7 +114,7 @@ class Media(Struct, frozen=True):
         return len(self.data) * 3 // 4 - self.data[-2:].count("=")
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
+class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     """Tokens a provider reported. None means it did not say; never 0 in its place.
 
     Attributes:

@@ -56,6 +56,7 @@ def _suspect(text: str) -> bool:
 def tool_update(
     added: Iterable[ToolSchema] = (),
     changed: Iterable[ToolSchema] = (),
+    again: Iterable[str] = (),
     restored: Iterable[str] = (),
     removed: Iterable[str] = (),
     *,
@@ -66,6 +67,8 @@ def tool_update(
     Args:
         added: Tools that can be called now, through the dispatcher.
         changed: Tools whose definition was replaced; to be called through the dispatcher.
+        again: Names that can be called through the dispatcher again, by the definition that an
+            earlier announcement gave.
         restored: Declared tools that can be called again by their name.
         removed: Names that can no longer be called.
         dispatcher: Name of the tool to call them with.
@@ -93,7 +96,9 @@ def tool_update(
     if more:
         body["added_names"] = more
         body["definitions"] = "ask tool_search for them"
-    if "added" in body or "changed" in body or more:
+    if known := list(again):
+        body["added_again"] = known
+    if body:
         body["use"] = dispatcher
     if back := list(restored):
         body["restored"] = back

@@ -1,7 +1,7 @@
 """The neutral prompt: declarations, prompt text, and blocks in order.
 
 A block is the unit that is rendered once and kept. Its key, the seq of the event it comes from
-and a number within it, names the same content for as long as an epoch lasts; wire modules keep
+and its part of it, names the same content for as long as an epoch lasts; wire modules keep
 the encoded bytes under it.
 
 There are many of them: the garbage collector need not look at what can be part of no cycle.
@@ -32,11 +32,27 @@ Purpose: TypeAlias = Literal[
 ]
 
 
-class Text(Struct, frozen=True, gc=False):
+class _Keyed(Struct, frozen=True, gc=False):
+    """What every block has.
+
+    Attributes:
+        seq: Seq of the event it comes from; -1 for the prompt in front.
+        part: Its number within that event.
+    """
+
+    seq: int
+    part: int
+
+    @property
+    def key(self) -> Key:
+        """Its identity."""
+        return self.seq, self.part
+
+
+class Text(_Keyed, frozen=True, gc=False):
     """Text under a role.
 
     Attributes:
-        key: Identity.
         role: `user`, `assistant` or `system`.
         text: What is sent.
         purpose: What it is there for.
@@ -44,7 +60,6 @@ class Text(Struct, frozen=True, gc=False):
         media: Files behind the text, on wires whose results take none.
     """
 
-    key: Key
     role: Literal["user", "assistant", "system"]
     text: str
     purpose: Purpose
@@ -52,10 +67,9 @@ class Text(Struct, frozen=True, gc=False):
     media: tuple[Media, ...] = ()
 
 
-class Result(Struct, frozen=True, gc=False):
+class Result(_Keyed, frozen=True, gc=False):
     """The result of a call; its files stand behind its text."""
 
-    key: Key
     call_id: str
     name: str
     text: str
@@ -63,44 +77,39 @@ class Result(Struct, frozen=True, gc=False):
     media: tuple[Media, ...] = ()
 
 
-class Use(Struct, frozen=True, gc=False):
+class Use(_Keyed, frozen=True, gc=False):
     """A call, rendered from the log's real form; `arguments` is a JSON object's text."""
 
-    key: Key
     call_id: str
     name: str
     arguments: str
 
 
-class Native(Struct, frozen=True, gc=False):
+class Native(_Keyed, frozen=True, gc=False):
     """An item of the wire's own, sent back as it came.
 
     Attributes:
-        key: Identity.
         raw: One JSON value.
         kind: Its `type`, where it has one.
         unpaired: Whether the reasoning that led to it is left out.
         reasons: Whether reasoning stands inside it, or stood there before it was left out.
     """
 
-    key: Key
     raw: Raw
     kind: str
     unpaired: bool = False
     reasons: bool = False
 
 
-class Change(Struct, frozen=True, gc=False):
+class Change(_Keyed, frozen=True, gc=False):
     """A tool addition or removal told natively.
 
     Attributes:
-        key: Identity.
         name: The tool.
         added: Addition or removal.
         definition: The definition, where it is told by value.
     """
 
-    key: Key
     name: str
     added: bool
     definition: ToolSchema | None = None

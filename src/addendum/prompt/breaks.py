@@ -33,6 +33,11 @@ from addendum.prompt.updates import plain
 
 Place: TypeAlias = Literal["tools", "system", "messages", "settings"]
 
+_IN_PREFIX = ("provider", "model", "effort")
+"""Settings that are part of what a provider caches. Temperature, output limit and stop words are
+none: no provider lists them among what changes a prefix (platform.claude.com, "Prompt caching";
+developers.openai.com, "Prompt caching")."""
+
 
 class Difference(Struct, frozen=True):
     """Where a request stops extending another.
@@ -51,19 +56,34 @@ class Difference(Struct, frozen=True):
 
 
 def difference(
-    before: Prompt, after: Prompt, config_before: Config, config_after: Config
+    before: Prompt,
+    after: Prompt,
+    config_before: Config,
+    config_after: Config,
+    *,
+    keyed: bool = False,
 ) -> Difference | None:
-    """Return where `after` stops extending `before`; marks and a moved tail do not count."""
+    """Return where `after` stops extending `before`; marks and a moved tail do not count.
+
+    Args:
+        before: The last request on the route.
+        after: The coming one.
+        config_before: Settings of the last one.
+        config_after: Settings of the coming one.
+        keyed: Whether the route takes a cache key: under another one nothing is read.
+    """
     found = _first_difference(before, after)
     changed = [
-        name
-        for name in Config.__struct_fields__
-        if getattr(config_before, name) != getattr(config_after, name)
+        name for name in _IN_PREFIX if getattr(config_before, name) != getattr(config_after, name)
     ]
     if before.context.betas != after.context.betas:
         changed.append("betas")
     if before.images != after.images:
         changed.append("images")
+    # Tools stand in front of everything: with them nothing is read anyway.
+    rekeyed = keyed and after.context.caching and before.cache_key != after.cache_key
+    if rekeyed and (found is None or found.at != "tools"):
+        changed.append("cache key")
     if not changed:
         return found
     detail = ", ".join(changed)
@@ -92,9 +112,7 @@ def _first_difference(before: Prompt, after: Prompt) -> Difference | None:
         theirs = [_paired(block) for block in theirs if not _is_reasoning(block)]
     for index, block in enumerate(ours):
         if index >= len(theirs) or theirs[index] != block:
-            return Difference(
-                "messages", block.key[0], reasoning=bound and _reasons(theirs[index:])
-            )
+            return Difference("messages", block.seq, reasoning=bound and _reasons(theirs[index:]))
     return None
 
 
@@ -109,10 +127,9 @@ def _is_reasoning(block: Block) -> bool:
 def _paired(block: Block) -> Block:
     """Return an item as it was before its reasoning went, or what both have in common."""
     if isinstance(block, Native) and (block.unpaired or block.reasons):
-        seq, part = block.key
-        key = (seq, -1 - part) if block.unpaired else block.key
+        part = -1 - block.part if block.unpaired else block.part
         raw = Raw(b"") if block.reasons else block.raw
-        return structs.replace(block, key=key, raw=raw, unpaired=False)
+        return structs.replace(block, part=part, raw=raw, unpaired=False)
     return block
 
 

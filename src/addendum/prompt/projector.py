@@ -38,6 +38,9 @@ from addendum.tools.ledger import Ledger
 
 _chains = itertools.count(1)
 
+_SAID = frozenset({UserMessage, ToolResult, AddedContext, ServerInstructions, CompactionSummary})
+"""Types of nodes that are said in a user's or a tool's turn."""
+
 
 class Projector:
     """Projects one session's log on one epoch.
@@ -158,9 +161,9 @@ class Projector:
     def _tell(self, log: SessionLog) -> Told:
         context = self.context
         if context.projection == "dispatch" or context.definitions == "by-value":
-            self._ledger.read(log.events)
+            self._ledger.read(log)
             return self._telling.read(self._ledger.head, self._ledger.updates())
-        history = self._history.read(log.events)
+        history = self._history.read(log.rare)
         key = (log.surface.generation, history, self._history.active)
         if self._told is None or not _identical(key, self._told_for):
             developer = log.surface.notes[DeveloperMessage]
@@ -217,7 +220,7 @@ class Projector:
         if not isinstance(data, UserMessage) or data.tail is None:
             return None
         text = announcements.turn_instructions(data.tail)
-        return Text((nodes[place].seq, 1), "user", text, "tail")
+        return Text(nodes[place].seq, 1, "user", text, "tail")
 
     # -- history ----------------------------------------------------------------------------
 
@@ -230,7 +233,8 @@ class Projector:
         fresh = nodes[self._nodes : last]
         said, _ = self._say(self._rounds, fresh, told, floor, self._positions, settling=True)
         self._changes = self._changes or any(isinstance(block, Change) for block in said)
-        self._images = self._images or any(map(_has_image, said))
+        if self.facts.images_count:
+            self._images = self._images or any(map(_has_image, said))
         self._blocks.extend(said)
         self._nodes = last
 
@@ -286,25 +290,25 @@ class Projector:
         return group
 
     def _take_updates(self, group: Group, seq: int, told: Told, *, settling: bool) -> None:
-        found = told.updates.get(seq, ())
-        group.updates.extend(found)
-        if settling and found:
-            self._used[seq] = found
+        found = told.updates.get(seq)
+        if found:
+            group.updates.extend(found)
+            if settling:
+                self._used[seq] = found
 
     def _join(self, group: Group, node: Event, told: Told, *, settling: bool) -> None:
         data = node.data
-        if isinstance(
-            data, UserMessage | ToolResult | AddedContext | ServerInstructions | CompactionSummary
-        ):
+        if type(data) in _SAID:
             group.users.append(node)
             group.last = node.seq
+            group.human = group.human or isinstance(data, UserMessage)
         elif isinstance(data, SystemMessage):
             if settling and not data.empty:
                 self._prompt = node
             # The head stands in front of all messages; a later prompt joins the history.
             if self.context.prompt_update and not data.empty and node.seq != self._head:
                 text = "\n\n".join(part for part in (data.static, data.conversation) if part)
-                group.prompts.append(Text((node.seq, 0), "system", text, "prompt"))
+                group.prompts.append(Text(node.seq, 0, "system", text, "prompt"))
         elif isinstance(data, DeveloperMessage) and settling and node.seq not in told.updates:
             self._silent.add(node.seq)
         self._take_updates(group, node.seq, told, settling=settling)
@@ -346,13 +350,13 @@ def _static_of_head(events: Sequence[Event]) -> str:
 
 def _system_texts(source: SystemMessage | None) -> tuple[Text, ...]:
     parts = enumerate((source.static, source.conversation)) if source else ()
-    return tuple(Text((-1, part), "system", text, "prompt") for part, text in parts if text)
+    return tuple(Text(-1, part, "system", text, "prompt") for part, text in parts if text)
 
 
 def _has_image(block: Block) -> bool:
-    return isinstance(block, Result) and any(
-        each.media_type.startswith("image/") for each in block.media
-    )
+    if not isinstance(block, Result) or not block.media:
+        return False
+    return any(each.media_type.startswith("image/") for each in block.media)
 
 
 def _identical(one: Sequence[object], other: Sequence[object]) -> bool:

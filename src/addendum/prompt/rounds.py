@@ -53,15 +53,17 @@ class Group:
         users: What people, tools and servers said, in order.
         prompts: Prompts that were appended.
         updates: Blocks that tell changes of tools.
+        human: Whether a person's message is among `users`.
         last: Seq of the last of `users`.
     """
 
-    __slots__ = ("last", "prompts", "updates", "users")
+    __slots__ = ("human", "last", "prompts", "updates", "users")
 
     def __init__(self) -> None:
         self.users: list[Event] = []
         self.prompts: list[Block] = []
         self.updates: list[Block] = []
+        self.human = False
         self.last = -1
 
 
@@ -76,6 +78,7 @@ class Rounds:
     def __init__(self, context: RequestContext, facts: WireFacts) -> None:
         self._context = context
         self._facts = facts
+        self._leaves = fleeting(context)
         self._waiting: list[Block] = []
         self._tail: str | None = None
         self._ids: dict[str, str] = {}
@@ -95,9 +98,8 @@ class Rounds:
         """Return a group's blocks: user turn, then appended prompts, updates, scoped tail."""
         said: list[Block] = []
         later: list[Block] = []
-        human = any(isinstance(node.data, UserMessage) for node in group.users)
-        wait = self._facts.waits and not human
-        leaves = fleeting(self._context)
+        wait = self._facts.waits and not group.human
+        leaves = self._leaves
         apart: list[Text] = []
         for node in group.users:
             data = node.data
@@ -108,7 +110,7 @@ class Rounds:
                     self._tail = data.tail
                     if data.tail is not None and self._context.tail == "kept":
                         text = announcements.turn_instructions(data.tail)
-                        said.append(Text((node.seq, 1), "user", text, "tail"))
+                        said.append(Text(node.seq, 1, "user", text, "tail"))
                     positions.take_human(
                         index + len(said),
                         node.seq,
@@ -116,7 +118,7 @@ class Rounds:
                         or (leaves and not self._facts.input_marks),
                         fleeting=leaves,
                     )
-                    said.append(Text((node.seq, 0), "user", escape(data.text), "human"))
+                    said.append(Text(node.seq, 0, "user", escape(data.text), "human"))
                 case ToolResult():
                     call_id = self._ids.get(data.call_id, data.call_id)
                     media, note = self._shown.take(data.media) if data.media else ((), "")
@@ -124,9 +126,9 @@ class Rounds:
                         apart.append(_apart(node.seq, data.name, call_id, media))
                         media = ()
                     text = escape(shown(data.text, data.shown)) + note
-                    text += announcements.output_note(data.label, data.unknown)
-                    key = (node.seq, 0)
-                    said.append(Result(key, call_id, data.name, text, data.is_error, media))
+                    if data.label is not None or data.unknown:
+                        text += announcements.output_note(data.label, data.unknown)
+                    said.append(Result(node.seq, 0, call_id, data.name, text, data.is_error, media))
                 case AddedContext():
                     text = announcements.added_context(data.source, data.text)
                     last = said[-1] if said else None
@@ -134,27 +136,28 @@ class Rounds:
                         # No user-role text may stand in the midst of a run there.
                         said[-1] = msgspec.structs.replace(last, text=f"{last.text}\n\n{text}")
                     else:
-                        said.append(Text((node.seq, 0), "user", text, "context"))
+                        said.append(Text(node.seq, 0, "user", text, "context"))
                 case ServerInstructions():
                     text = announcements.server_instructions(data.server, data.text)
-                    (later if wait else said).append(Text((node.seq, 0), "user", text, "server"))
+                    (later if wait else said).append(Text(node.seq, 0, "user", text, "server"))
                 case CompactionSummary() if data.turn < 0:
-                    said.append(Text((node.seq, 0), "user", data.text, "instruction"))
+                    said.append(Text(node.seq, 0, "user", data.text, "instruction"))
                 case CompactionSummary():
                     text = announcements.summary(data.text)
-                    said.append(Text((node.seq, 0), "user", text, "summary"))
+                    said.append(Text(node.seq, 0, "user", text, "summary"))
                 case _:  # pragma: no cover - _join admits no other
                     pass
         said.extend(apart)
-        native = [block for block in group.updates if not _user_text(block)]
+        native: list[Block] = []
+        for block in group.updates:
+            (later if _user_text(block) else native).append(block)
         if native and not group.users:
             raise UnsupportedContent(
                 "a tool update has no user message or tool result in front of it; "
                 "send it with the next user message",
                 route=self._context.route,
-                seq=native[0].key[0],
+                seq=native[0].seq,
             )
-        later.extend(block for block in group.updates if _user_text(block))
         if wait:
             self._waiting = [*self._waiting, *later]
         else:
@@ -164,13 +167,14 @@ class Rounds:
         said.extend(group.prompts)
         said.extend(native)
         if self._context.tail == "scoped" and self._tail is not None and group.users:
-            said.append(Text((group.last, 2), "system", self._tail, "tail", scoped=True))
+            said.append(Text(group.last, 2, "system", self._tail, "tail", scoped=True))
         return said
 
     def assistant(self, node: Event, data: AssistantMessage, told: Told, floor: int) -> list[Block]:
         """Return an answer's blocks: as it came where this epoch made it, else written anew."""
         said: list[Block] = []
         context = self._context
+        silent = True
         if (
             data.native
             and data.wire == context.wire
@@ -196,29 +200,32 @@ class Rounds:
                     if not bytes(raw):
                         continue
                 # Without its reasoning it is another content, so it has another key.
-                key = (node.seq, -1 - part if unpaired else part)
-                said.append(Native(key, raw, kind, unpaired, reasons))
+                own = -1 - part if unpaired else part
+                said.append(Native(node.seq, own, raw, kind, unpaired, reasons))
+                silent = silent and kind in REASONING
         else:
             if data.text.strip():
-                said.append(Text((node.seq, 0), "assistant", escape(data.text), "answer"))
+                said.append(Text(node.seq, 0, "assistant", escape(data.text), "answer"))
             self._ids = {call.id: self._call_id(call.id, node.seq) for call in data.calls}
             for part, call in enumerate(data.calls, 1):
                 said.append(self._use(node.seq, part, call, told))
-        if all(isinstance(block, Native) and block.kind in REASONING for block in said):
-            said.append(Text((node.seq, 9_999), "assistant", EMPTY_ANSWER, "answer"))
+            silent = not said
+        if silent:
+            said.append(Text(node.seq, 9_999, "assistant", EMPTY_ANSWER, "answer"))
         return said
 
     def _use(self, seq: int, part: int, call: Call, told: Told) -> Use:
         if self._context.projection == "dispatch" and call.name not in told.bound:
             return Use(
-                (seq, part),
+                seq,
+                part,
                 self._ids[call.id],
                 TOOL_DISPATCHER_NAME,
                 escape_json(
                     rewrite_direct_call(call, string_arguments=self._facts.string_arguments)
                 ),
             )
-        return Use((seq, part), self._ids[call.id], call.name, escape_json(call.arguments))
+        return Use(seq, part, self._ids[call.id], call.name, escape_json(call.arguments))
 
     def _call_id(self, given: str, seq: int) -> str:
         """Return the id that a call of another route goes out under.
@@ -243,7 +250,7 @@ def _apart(seq: int, tool: str, call_id: str, media: tuple[Media, ...]) -> Text:
     """Return the user message that holds a result's files where the result itself cannot."""
     said = f"The files of the result of call {call_id}, in their order."
     text = announcements.added_context(tool, said)
-    return Text((seq, 3), "user", text, "context", media=media)
+    return Text(seq, 3, "user", text, "context", media=media)
 
 
 def _user_text(block: Block) -> bool:

@@ -95,11 +95,11 @@ def by_history(
         for block in data.content:
             key = (event.seq, parts[id(block)])
             if isinstance(block, DeveloperText):
-                blocks.append(Text(key, "system", block.text, "prompt"))
+                blocks.append(Text(*key, "system", block.text, "prompt"))
             elif isinstance(block, ToolAddition):
-                blocks.append(Change(key, block.tool_name, True))
+                blocks.append(Change(*key, block.tool_name, True))
             else:
-                blocks.append(Change(key, block.tool_name, False))
+                blocks.append(Change(*key, block.tool_name, False))
         updates[event.seq] = tuple(blocks)
     return Told(with_placeholder(context, tools), updates)
 
@@ -160,17 +160,17 @@ class ByValue:
             if offered.get(tool.name) == identity or (again and tool.name not in offered):
                 continue
             known = defined.get(tool.name) == identity and not self._text
-            blocks.append(Change(key, tool.name, True, None if known else plain(tool)))
+            blocks.append(Change(*key, tool.name, True, None if known else plain(tool)))
             offered[tool.name] = defined[tool.name] = identity
         gone = [name for name in update.removed if name in offered]
         for name in gone:
             del offered[name]
             if not self._text:
-                blocks.append(Change((update.seq, len(blocks)), name, False))
+                blocks.append(Change(update.seq, len(blocks), name, False))
         if self._text and (blocks or gone):
             off = [name for name in defined if name not in offered]
             said = announcements.tool_notice(bool(blocks), off)
-            blocks.append(Text((update.seq, len(blocks)), "system", said, "announcement"))
+            blocks.append(Text(update.seq, len(blocks), "system", said, "announcement"))
         return tuple(blocks)
 
 
@@ -207,7 +207,7 @@ def by_unique_name(head: Sequence[ToolSchema], updates: Sequence[LedgerUpdate]) 
                 row[at] = _defines(row[at], key, tool)
             else:
                 places[name] = (blocks, len(blocks))
-                blocks.append(Change((update.seq, len(blocks)), name, True, tool))
+                blocks.append(Change(update.seq, len(blocks), name, True, tool))
             if name not in offered and places.get(name, (None, 0))[0] is not blocks:
                 back.append(name)
             offered[name] = identity
@@ -217,7 +217,7 @@ def by_unique_name(head: Sequence[ToolSchema], updates: Sequence[LedgerUpdate]) 
         if blocks or back or gone:
             off = [name for name in (*tools, *places) if name not in offered]
             said = announcements.tool_notice(bool(blocks), off, back)
-            blocks.append(Text((update.seq, len(blocks)), "system", said, "announcement"))
+            blocks.append(Text(update.seq, len(blocks), "system", said, "announcement"))
         rows.append((update.anchor, blocks))
     told: dict[int, tuple[Block, ...]] = {}
     for anchor, blocks in rows:
@@ -229,7 +229,7 @@ def by_unique_name(head: Sequence[ToolSchema], updates: Sequence[LedgerUpdate]) 
 def _defines(block: Block, key: Key, tool: ToolSchema) -> Block:
     """Return an addition with another definition; itself if it is the same."""
     known = isinstance(block, Change) and block.definition == tool
-    return block if known else Change(key, tool.name, True, tool)
+    return block if known else Change(*key, tool.name, True, tool)
 
 
 class ByDispatch:
@@ -245,12 +245,14 @@ class ByDispatch:
         self._declared = {tool.name: tool.identity() for tool in self.tools}
         self.bound = frozenset(self._declared)
         self._offered = {tool.name: tool.identity() for tool in head if not tool.defer_loading}
+        self._announced: dict[str, str] = {}
 
     def take(self, update: LedgerUpdate) -> tuple[Block, ...]:
         """Return the announcement of an update, if it says anything."""
         offered = self._offered
         added: list[ToolSchema] = []
         changed: list[ToolSchema] = []
+        again: list[str] = []
         restored: list[str] = []
         removed: list[str] = []
         for tool in update.added:
@@ -261,6 +263,9 @@ class ByDispatch:
                 restored.append(tool.name)
             elif tool.name in offered:
                 changed.append(tool)
+            elif self._announced.get(tool.name) == identity:
+                # Its definition stands in the history; a second copy would only cost.
+                again.append(tool.name)
             else:
                 added.append(tool)
             offered[tool.name] = identity
@@ -279,12 +284,13 @@ class ByDispatch:
             if name in offered:
                 removed.append(name)
                 del offered[name]
-        if not (added or changed or restored or removed):
+        self._announced |= {tool.name: tool.identity() for tool in (*added, *changed)}
+        if not (added or changed or again or restored or removed):
             return ()
         text = announcements.tool_update(
-            added, changed, restored, removed, dispatcher=TOOL_DISPATCHER_NAME
+            added, changed, again, restored, removed, dispatcher=TOOL_DISPATCHER_NAME
         )
-        return (Text((update.seq, 0), "user", text, "announcement"),)
+        return (Text(update.seq, 0, "user", text, "announcement"),)
 
 
 def _unique(context: RequestContext) -> bool:

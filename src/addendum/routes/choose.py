@@ -137,9 +137,6 @@ def fields(route: Route, current: RequestContext) -> frozenset[str]:
     if native and current.wire == "openai_responses":
         names |= {"additional_tools"}
     elif native and current.wire == "openai_chat":
-        # Tools of a message, as a path; and what a template says that cannot render them.
-        names |= {"].tools", "tokenization"}
-    elif native and current.wire == "openai_chat":
         names |= {MESSAGE_TOOLS}
     elif native:
         names |= {"tool_addition", SYSTEM_ROLE, *route.block_betas}

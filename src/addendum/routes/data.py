@@ -13,13 +13,21 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from addendum.errors import ConfigurationError
-from addendum.routes.model import CacheRules, Capabilities, Certainty, Endpoint, Wire
+from addendum.routes.model import (
+    CacheRules,
+    Capabilities,
+    Certainty,
+    Count,
+    Endpoint,
+    Wire,
+    untold,
+)
 
 FILES = ("providers.toml", "clouds.toml", "gateways.toml", "compatible.toml")
 """Files of this release, in the order in which their providers are listed."""
@@ -29,6 +37,9 @@ FILE_VARIABLE = "ADDENDUM_ROUTES"
 
 MAX_FILE = 1024 * 1024
 """Bytes that such a file may have."""
+
+_Tokens: TypeAlias = Annotated[int, Meta(gt=0)]
+_Name: TypeAlias = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
 class ModelRow(Struct, frozen=True):
@@ -81,15 +92,15 @@ class _RowEntry(Struct, frozen=True, forbid_unknown_fields=True):
     profile: str = ""
     capabilities: dict[str, Any] = {}
     cache: dict[str, Any] = {}
-    max_tokens: int | None = None
-    window: int | None = None
+    max_tokens: _Tokens | None = None
+    window: Count | None = None
     source: str | None = None
     checked: str | None = None
     certainty: Certainty | None = None
 
 
 class _ProviderEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    name: str
+    name: _Name
     wire: Wire
     endpoint: Endpoint
     id_pattern: str
@@ -102,8 +113,8 @@ class _ProviderEntry(Struct, frozen=True, forbid_unknown_fields=True):
     profile: dict[str, dict[str, Any]] = {}
     prefix: str = ""
     suffix: str = ""
-    max_tokens: int | None = None
-    window: int = 0
+    max_tokens: _Tokens | None = None
+    window: Count = 0
     max_tokens_field: str = "max_tokens"
     cache_key: str = ""
     cache_key_header: str = ""
@@ -128,9 +139,18 @@ def load(text: str) -> Mapping[str, Provider]:
     """
     try:
         entries = msgspec.convert(tomllib.loads(text), _File).provider
-        return {entry.name: _provider(entry) for entry in entries}
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, re.error, KeyError) as error:
-        raise ConfigurationError(f"route data cannot be read; correct it: {error}") from error
+        found = {entry.name: _provider(entry) for entry in entries}
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, re.error) as error:
+        raise _wrong(str(error)) from error
+    except RecursionError:
+        raise _wrong("it is nested too deeply") from None
+    if len(found) < len(entries):
+        raise _wrong("two providers have the same name; rename one of them")
+    return found
+
+
+def _wrong(why: str) -> ConfigurationError:
+    return ConfigurationError(f"route data cannot be read; correct it: {why}")
 
 
 def _provider(entry: _ProviderEntry) -> Provider:
@@ -148,16 +168,21 @@ def _provider(entry: _ProviderEntry) -> Provider:
 
 
 def _row(provider: _ProviderEntry, row: _RowEntry) -> ModelRow:
+    if not (row.models or row.pattern):
+        raise _wrong(f"a row of {provider.name} has neither models nor a pattern")
+    if row.profile and row.profile not in provider.profile:
+        raise _wrong(f"{provider.name} has no profile {row.profile!r}")
     known = "|".join(re.escape(model) for model in row.models)
     patterns = [f"{provider.prefix}(?:{known}){provider.suffix}"] if known else []
     patterns += [row.pattern] if row.pattern else []
     profile = provider.profile[row.profile] if row.profile else {}
+    has = msgspec.convert(provider.capabilities | profile | row.capabilities, Capabilities)
+    if why := untold(provider.wire, has.tool_update, has.definitions, has.removals):
+        raise _wrong(f"{provider.name}: {why}")
     return ModelRow(
         models=row.models,
         pattern=re.compile("|".join(patterns)),
-        capabilities=msgspec.convert(
-            provider.capabilities | profile | row.capabilities, Capabilities
-        ),
+        capabilities=has,
         cache=msgspec.convert(provider.cache | row.cache, CacheRules),
         max_tokens=row.max_tokens or provider.max_tokens,
         window=provider.window if row.window is None else row.window,

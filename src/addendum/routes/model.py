@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ipaddress
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 from urllib.parse import quote, urlsplit
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from addendum.errors import ConfigurationError
 from addendum.log.values import Definitions, TailMode
@@ -26,6 +26,7 @@ Readd: TypeAlias = Literal["block", "redeclare", "text"]
 CacheKind: TypeAlias = Literal["marks", "steps", "boundaries", "units", "none"]
 Certainty: TypeAlias = Literal["documented", "reported", "probed"]
 WeakerForm: TypeAlias = Literal["by-reference", "addition-only"]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
 
 
 class CacheRules(Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,15 +52,15 @@ class CacheRules(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     kind: CacheKind
-    minimum: int = 0
-    lookback: int = 0
-    max_marks: int = 0
+    minimum: Count = 0
+    lookback: Count = 0
+    max_marks: Count = 0
     text_marks: bool = False
     runs: bool = True
-    step: int = 0
-    fresh: int = 0
+    step: Count = 0
+    fresh: Count = 0
     lifetimes: tuple[str, ...] = ()
-    default_lifetime_s: int = 0
+    default_lifetime_s: Count = 0
     version: str = ""
 
 
@@ -128,6 +129,26 @@ class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
     reasoning_stand_in: str = ""
     first_tail_behind: bool = False
     shows: tuple[str, ...] = ()
+
+
+def untold(
+    wire: Wire, update: ToolUpdate | None, definitions: Definitions, removals: Removals
+) -> str:
+    """Return why a wire has no way to tell of changes as said; empty if it has one.
+
+    Args:
+        wire: The wire API.
+        update: How tool changes are told natively, or None: the others mean nothing then.
+        definitions: How additions are told.
+        removals: How removals are told.
+    """
+    if update is None or wire == "anthropic_messages":
+        return ""
+    if wire not in ("openai_chat", "openai_responses"):
+        return f"the wire {wire} cannot be told of tool changes natively"
+    if update != "addition-only" or definitions != "by-value" or removals == "block":
+        return f"the wire {wire} takes additions by-value only, and no removals as blocks"
+    return ""
 
 
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):

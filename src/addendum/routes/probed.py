@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from addendum import encoding
 from addendum.errors import ConfigurationError
 from addendum.log.values import Definitions
-from addendum.routes.model import Beta, Readd, Removals, Route, ToolUpdate
+from addendum.routes.model import Beta, Readd, Removals, Route, ToolUpdate, untold
 
 FOLDER_VARIABLE = "ADDENDUM_PROBES"
 """Environment variable that names another folder for results."""
@@ -111,9 +111,14 @@ def read(route: Route, folder: Path | None = None) -> Probed | None:
         return None
     try:
         found = msgspec.json.decode(data, type=Probed) if len(data) <= MAX_FILE else None
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         found = None
-    if found is None or (found.route, found.endpoint) != (route.name, route.endpoint.base_url):
+    facts = None if found is None else found.facts
+    if (
+        found is None
+        or (found.route, found.endpoint) != (route.name, route.endpoint.base_url)
+        or (facts and untold(route.wire, facts.tool_update, facts.definitions, facts.removals))
+    ):
         raise ConfigurationError(f"{path} holds no results of {route.name}; delete it")
     return found
 

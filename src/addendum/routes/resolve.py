@@ -196,6 +196,8 @@ def _near(word: str, there: list[str]) -> str:
 def _endpoint(
     own: Endpoint, base_url: str | None, environ: Mapping[str, str], trusted: bool
 ) -> Endpoint:
+    if own.base_url:
+        own = structs.replace(own, base_url=checked_base_url(own.base_url))
     if base_url is None:
         given = (environ.get(variable, "").strip() for variable in own.base_url_variables)
         base_url = next((value for value in given if value), None)

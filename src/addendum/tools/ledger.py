@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from addendum.log.events import DeveloperMessage, Event, RequestHeader, Span
+from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolAddition, ToolSchema
 
 
@@ -55,30 +56,25 @@ class Ledger:
         self.head: tuple[ToolSchema, ...] = ()
         self.head_seq: int | None = None
         self.active: tuple[ToolSchema, ...] = ()
-        self.consumed = 0
-        self._last = -1
+        self.consumed = 0  # Of the log's `rare` events.
         self._updates: tuple[LedgerUpdate, ...] = ()
         self._surfaced: set[str] = set()
 
-    def read(self, events: Sequence[Event]) -> None:
-        """Take in all unseen events."""
-        for place in range(self.consumed, len(events)):
-            event = events[place]
-            if isinstance(event.data, RequestHeader):
-                self._take(event.seq, event.data)
+    def read(self, log: SessionLog) -> None:
+        """Take in all unseen events of the log that say something of tools: they are few."""
+        for event in log.rare[self.consumed :]:
+            data = event.data
+            if isinstance(data, RequestHeader):
+                self._take(event.seq, data, log.events)
                 continue
-            if isinstance(event.data, DeveloperMessage):
-                self._find(event.seq, event.data)
+            if isinstance(data, DeveloperMessage):
+                self._find(event.seq, data, log.events)
             if isinstance(event.surface_op, Span):
                 self._replace(event)
-            elif event.surface_op is not None:
-                self._last = event.seq
-        self.consumed = len(events)
+        self.consumed = len(log.rare)
 
     def _replace(self, event: Event) -> None:
         gone = set(event.sources)
-        if self._last in gone:
-            self._last = event.seq
         if any(update.anchor in gone for update in self._updates):
             self._updates = tuple(each for each in self._updates if each.anchor not in gone)
 
@@ -86,19 +82,19 @@ class Ledger:
         """Return the updates that the surface still tells, in order: the same while they stay."""
         return self._updates
 
-    def _find(self, seq: int, data: DeveloperMessage) -> None:
+    def _find(self, seq: int, data: DeveloperMessage, events: Sequence[Event]) -> None:
         """Take what a message adds that its header had already: deferred tools that were found."""
         names = {block.tool_name for block in data.content if isinstance(block, ToolAddition)}
         found = tuple(tool for tool in self.active if tool.name in names and self._withheld(tool))
         if found:
-            self._updates = (*self._updates, LedgerUpdate(seq, self._last, found=found))
+            self._updates = (*self._updates, LedgerUpdate(seq, _anchor(events, seq), found=found))
             self._surfaced.update(tool.name for tool in found)
 
     def _withheld(self, tool: ToolSchema) -> bool:
         """Say whether a tool is deferred and was never told: active, but not for the model."""
         return bool(tool.defer_loading) and tool.name not in self._surfaced
 
-    def _take(self, seq: int, data: RequestHeader) -> None:
+    def _take(self, seq: int, data: RequestHeader, events: Sequence[Event]) -> None:
         before, self.active = self.active, data.header.tools
         if self.head_seq is None or data.head:
             self.head, self.head_seq = data.header.tools, seq
@@ -118,7 +114,7 @@ class Ledger:
             names = {tool.name for tool in self.active}
         update = LedgerUpdate(
             seq,
-            self._last,
+            _anchor(events, seq),
             tuple(tool for tool in wanted if tool.name not in told),
             tuple(
                 tool
@@ -130,6 +126,23 @@ class Ledger:
         if update:
             self._updates = (*self._updates, update)
             self._surfaced.update(tool.name for tool in update.added)
+
+
+def _anchor(events: Sequence[Event], seq: int) -> int:
+    """Return the seq of the last surface node in front of an event; -1 if there was none."""
+    spans: list[Event] = []
+    last = -1
+    for place in range(seq - 1, -1, -1):
+        placed = events[place].surface_op
+        if placed == "append":
+            last = place
+            break
+        if placed is not None:
+            spans.append(events[place])
+    for event in reversed(spans):
+        if last in event.sources:
+            last = event.seq
+    return last
 
 
 def told_by(head: Iterable[ToolSchema], updates: Iterable[LedgerUpdate]) -> dict[str, ToolSchema]:

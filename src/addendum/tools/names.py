@@ -66,6 +66,27 @@ def model_prefix(server: str) -> str:
     return _began(_FOREIGN.sub("_", clean(f"{server}__")))[:_STEM]
 
 
+def namer(servers: Iterable[str], name: str) -> str | None:
+    """Return the server that a tool of this name belongs to; None if none has its prefix.
+
+    The longest prefix counts. Where names of servers become the same prefix, a digest in the name
+    tells them apart, or that it has none; where it was cut, or more was replaced than the server's
+    part, the first server counts.
+    """
+    prefixes = {server: model_prefix(server) for server in servers}
+    longest = max((len(each) for each in prefixes.values() if name.startswith(each)), default=0)
+    found = [
+        server
+        for server, each in prefixes.items()
+        if len(each) == longest and name.startswith(each)
+    ]
+    for tool in (name[longest:-9], name[longest:]):
+        own = next((server for server in found if model_name(server, tool, ()) == name), None)
+        if own is not None:
+            return own
+    return found[0] if found else None
+
+
 def check_function_names(names: Iterable[str], reserved: Iterable[str] = ()) -> None:
     """Check that function tools have names that every provider takes, each only once.
 

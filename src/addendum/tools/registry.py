@@ -22,10 +22,10 @@ from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
 from addendum.tools.functions import FunctionTool, ToolContext
 from addendum.tools.mcp import ServerSpec, ServerState
 from addendum.tools.mcp_pool import Connection, ServerPool
-from addendum.tools.names import check_function_names, model_name, model_prefix
+from addendum.tools.names import check_function_names, model_name, namer
 from addendum.tools.resources import resource_run
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
-from addendum.tools.servers import Outcome, Run, Server, remote, remote_by_name
+from addendum.tools.servers import Outcome, Run, Server, absent, remote, remote_by_name
 
 AnyTool: TypeAlias = FunctionTool[..., Any]
 """A function tool of any signature."""
@@ -125,6 +125,15 @@ class Registry:
         connection = self._server(server).connection
         return ServerState() if connection is None else connection.state
 
+    @property
+    def searches(self) -> bool:
+        """Whether `tool_search` is an active tool."""
+        return self._search is not None
+
+    def troubles(self) -> tuple[str, ...]:
+        """Return a line for each server that is on and not there, unless it was told before."""
+        return tuple(line for server in self._on() if (line := server.trouble()))
+
     def bind_search(self, run: Run) -> None:
         """Say what runs `tool_search`; from then on it is an active tool."""
         self._search = run
@@ -210,14 +219,9 @@ class Registry:
         self._off.update(name for name in removed if name in self._functions)
 
     def _owner(self, name: str) -> Server | None:
-        """Return the server whose tool has this name, by its prefix; the longest one wins."""
-        found: Server | None = None
-        longest = -1
-        for server in self._servers.values():
-            prefix = model_prefix(server.spec.name)
-            if name.startswith(prefix) and len(prefix) > longest:
-                found, longest = server, len(prefix)
-        return found
+        """Return the server whose tool has this name."""
+        found = namer(self._servers, name)
+        return None if found is None else self._servers[found]
 
     # -- switches ---------------------------------------------------------------------------
 
@@ -352,7 +356,7 @@ class Registry:
             entries[TOOL_SEARCH_NAME] = Entry(TOOL_SEARCH, self._search)
         for name, tool in self._added.items():
             entries[name] = (
-                Entry(tool, _absent) if isinstance(tool, ToolSchema) else self._function(tool)
+                Entry(tool, absent) if isinstance(tool, ToolSchema) else self._function(tool)
             )
         for server in later:
             self._offer(server, entries, instructions)
@@ -477,12 +481,4 @@ def same_definition(one: ToolSchema, other: ToolSchema) -> bool:
         one.description == other.description
         and one.identity()
         == msgspec.structs.replace(other, defer_loading=one.defer_loading).identity()
-    )
-
-
-async def _absent(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
-    return Outcome(
-        "this tool was added in another process and cannot run here until it is added again",
-        True,
-        "absent",
     )

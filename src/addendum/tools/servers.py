@@ -49,6 +49,7 @@ class Server:
         awaited: Whether a step has waited for its first list.
         unlisted: Whether it was on in a log that has none of its tools.
         pin_damaged: Whether the store's pin of it cannot be read.
+        told: What a person was told of its not being there; empty while it is.
     """
 
     def __init__(self, spec: ServerSpec) -> None:
@@ -63,6 +64,24 @@ class Server:
         self.awaited = False
         self.unlisted = False
         self.pin_damaged = False
+        self.told = ""
+
+    def trouble(self) -> str:
+        """Return why its tools are not there, in one line; empty if they are, or it was told."""
+        wrong = ""
+        if self.connection is not None:
+            state = self.connection.state
+            if state.status == "failed":
+                wrong = f"cannot be reached ({state.error or 'it does not answer'})"
+            elif self.awaited and not (state.revision or self.known or self.restored):
+                wrong = "has not listed its tools yet"
+        told, self.told = self.told, wrong
+        if not wrong or wrong == told:
+            return ""
+        return (
+            f"server {self.spec.name} {wrong}; its tools join when it is there: put right what is "
+            "wrong, or switch it off"
+        )
 
     def adopt(self, state: ServerState) -> bool:
         """Take over a settled list that is newer; say whether anything was taken."""
@@ -123,3 +142,12 @@ def remote_by_name(server: Server, connect: Connect, name: str) -> Run:
 def _switched_off(server: str) -> Outcome:
     # Between the request and the call: the next request will say so.
     return Outcome(f"server {server} was switched off; do without it", True, "switched_off")
+
+
+async def absent(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
+    """Answer for a tool that a log knows and this process does not."""
+    return Outcome(
+        "this tool was added in another process and cannot run here until it is added again",
+        True,
+        "absent",
+    )

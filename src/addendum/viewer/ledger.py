@@ -38,7 +38,7 @@ from addendum.log.values import Config, ToolSchema
 from addendum.viewer.figures import Bar, bar
 from addendum.viewer.index import Index, Request
 from addendum.viewer.notices import Notice, body, notice
-from addendum.viewer.text import line
+from addendum.viewer.text import line, size
 from addendum.viewer.words import Words
 
 PAGE = 120
@@ -46,6 +46,9 @@ PAGE = 120
 
 EXCERPT = 220
 """Characters of a text that a row shows."""
+
+PROMPT = 2_000
+"""Characters of each part of a prompt that its row opens to."""
 
 MAX_FOUND = 200
 """Events that a search gives at most."""
@@ -195,6 +198,11 @@ class Ledger:
                 return self._request(event, data, turn)
             case RequestHeader():
                 return self._header(event, data, turn)
+            case SystemMessage(static=static, conversation=conversation):
+                texts = [each for each in (static, conversation) if each]
+                cut = tuple(line(each, PROMPT) for each in texts)
+                sizes = self._words("call.size", size=size(sum(map(len, texts))))
+                return row("prompt", f"{sizes} · {' '.join(texts)}", lines=cut)
             case DeveloperMessage():
                 told = notice(data, self._words)
                 made = row("developer", "" if told else body(data))
@@ -276,8 +284,6 @@ class Ledger:
                 return "rewind", words("ledger.rewind", turn=turn), ""
             case TurnEnd(reason=reason, error=error):
                 return "end", f"{words(f'ended.{reason}')} {error or ''}", "bad"
-            case SystemMessage(static=static, conversation=conversation):
-                return "prompt", f"{static} {conversation}", ""
             case UserMessage(text=text):
                 return "user", text, ""
             case ServerInstructions(server=server, text=text):

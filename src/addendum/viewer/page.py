@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
+import anyio.to_thread
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from addendum.cache.spent import Totals
+from addendum.cli.sessions import sums_of
 from addendum.errors import AddendumError
 from addendum.log import codec
 from addendum.log.events import UserMessage
@@ -17,6 +24,12 @@ from addendum.viewer.words import LANGUAGES, Words, chosen
 
 LISTED = 80
 """Conversations that the list shows."""
+
+COUNTED = 24
+"""Conversations that the start tells the cost of."""
+
+MAX_COUNTED = 30_000
+"""Events that one view of the start reads for that; the next view goes on."""
 
 LANGUAGE_COOKIE = "addendum_language"
 
@@ -101,6 +114,63 @@ async def listed(house: House, query: str) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+class Counted(Struct, frozen=True):
+    """A conversation with what it cost.
+
+    Attributes:
+        listed: What the list says of it.
+        requests: Requests that were sent; None where that was not counted.
+        prompt: Tokens of their prompts; None if they are not known.
+        share: What was read of them from the cache, in whole per cent, rounded down.
+        cost: US dollars; None if they are not known.
+        saved: US dollars that the cache saved.
+        rebinding: US dollars that a new tool list at each change would have cost more, estimated.
+    """
+
+    listed: dict[str, Any]
+    requests: int | None = None
+    prompt: int | None = None
+    share: int | None = None
+    cost: Decimal | None = None
+    saved: Decimal | None = None
+    rebinding: Decimal | None = None
+
+
+async def counted(house: House, sessions: Sequence[dict[str, Any]]) -> list[Counted]:
+    """Return conversations with what they cost; a very long one is not counted."""
+    found: list[Counted] = []
+    left = MAX_COUNTED
+    for each in sessions[:COUNTED]:
+        session, events = each["id"], each["events"]
+        known = house.sums.get(session)
+        if (known is None or known[0] != events) and events <= left:
+            left -= events
+            sums = None
+            with contextlib.suppress(AddendumError):
+                stored = await house.store.read(session)
+                sums = await anyio.to_thread.run_sync(sums_of, stored)
+            known = house.sums[session] = events, sums
+        found.append(_counted(each, None if known is None else known[1]))
+    return found
+
+
+def _counted(listed: dict[str, Any], sums: Totals | None) -> Counted:
+    if sums is None:
+        return Counted(listed)
+    share = None
+    if sums.prompt and sums.cache_read is not None:
+        share = sums.cache_read * 100 // sums.prompt
+    return Counted(
+        listed,
+        sums.requests,
+        sums.prompt,
+        share,
+        None if sums.cost is None else sums.cost.amount,
+        None if sums.cost is None else sums.cost.saved,
+        sums.rebinding,
+    )
 
 
 async def _title(house: House, session: str) -> str:

@@ -21,7 +21,7 @@ from addendum.log.events import AssistantMessage, ToolResult, UserMessage
 from addendum.viewer import export, feed, inspect
 from addendum.viewer.chat import arguments, turns_shown
 from addendum.viewer.ledger import Ledger
-from addendum.viewer.page import Page, listed
+from addendum.viewer.page import Page, counted, listed
 from addendum.viewer.render import (
     base_of,
     difference_html,
@@ -59,8 +59,13 @@ MAX_WHOLE = 4_000_000
 async def home(page: Page) -> Response:
     """The start: a first message, and the conversations."""
     house = page.house
+    recent = await counted(house, await listed(house, ""))
     return await page.full(
-        "home.html", route=house.setup.route, routes=house.routes, lab=house.setup.lab
+        "home.html",
+        route=house.setup.route,
+        routes=house.routes,
+        lab=house.setup.lab,
+        recent=recent,
     )
 
 

@@ -6,6 +6,7 @@ import functools
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -69,6 +70,7 @@ def environment() -> Environment:
         when=when,
         iso=_iso,
         reason=reason,
+        money=_money,
         query=_query,
     )
     made.globals["languages"] = LANGUAGES
@@ -90,6 +92,10 @@ def _query(values: Mapping[str, str], request: Any) -> str:
 def when(milliseconds: int) -> str:
     """Return a time in UTC, as short as it can be understood."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _money(amount: Decimal | None) -> str:
+    return "—" if amount is None else money(amount)
 
 
 def _iso(milliseconds: int) -> str:

@@ -20,6 +20,7 @@ from addendum.agent.results import (
     TextPiece,
 )
 from addendum.agent.session import Session
+from addendum.cache.spent import Totals
 from addendum.cli.chat_approval import AskMode, rules
 from addendum.cli.chat_room import instructions_of
 from addendum.cli.main import fault
@@ -185,6 +186,7 @@ class House:
         closing: Set when the process ends: whoever streams stops then.
         lab: What answers in place of providers, if that is so.
         titles: First messages of sessions, as far as they were looked at.
+        sums: What sessions cost, each with the events that it had then.
         streams: Event streams that are open.
     """
 
@@ -204,6 +206,7 @@ class House:
         self.closing = anyio.Event()
         self.lab: Lab | None = None
         self.titles: dict[str, str] = {}
+        self.sums: dict[str, tuple[int, Totals | None]] = {}
         self.streams = 0
         self.resolve = find
         self.tasks = tasks

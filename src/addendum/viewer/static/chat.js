@@ -12,6 +12,7 @@ const field = $("#message");
 const problem = $("#problem");
 const sendButton = $("#send");
 const stopButton = $("#stop");
+const placeholder = field.placeholder;
 let following = true;
 let busy = false;
 let queued = false;
@@ -116,6 +117,7 @@ function showState(state) {
   stopButton.hidden = !busy;
   sendButton.hidden = busy;
   sendButton.disabled = state.waits || !state.open;
+  field.placeholder = state.waits ? data.waiting : placeholder;
   document.body.classList.toggle("busy", busy);
   for (const button of $$("[data-again], [data-edit]")) button.disabled = busy || state.waits;
   if (busy) return;

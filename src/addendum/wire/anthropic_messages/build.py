@@ -31,6 +31,9 @@ DEFAULT_MAX_TOKENS = 8_192
 Group = tuple[str, int, str]
 """What keeps blocks in one message: the role, and for system messages what they come from."""
 
+_USER: Group = ("user", 0, "")
+_ASSISTANT: Group = ("assistant", 0, "")
+
 
 class Renderer:
     """Renders the requests of one session; keeps encoded blocks of the current chain.
@@ -108,7 +111,7 @@ class Renderer:
             self._pieces = Pieces()
         for index in range(len(self._pieces), prompt.count):
             block = prompt.settled[index]
-            known = self._open.get(block.key)
+            known = self._open.get(block.key) if self._open else None
             piece, self._last = self._piece(block, self._last, known)
             self._pieces.append(piece)
         last = self._last
@@ -312,15 +315,15 @@ def _object(arguments: str) -> Raw:
 def _group(block: Block) -> Group:
     match block:
         case Text(role="system"):
-            return ("system", block.key[0], block.purpose)
+            return ("system", block.seq, block.purpose)
         case Text():
-            return (block.role, 0, "")
+            return _USER if block.role == "user" else _ASSISTANT
         case Result():
-            return ("user", 0, "")
+            return _USER
         case Change():
-            return ("system", block.key[0], "change")
+            return ("system", block.seq, "change")
         case Native() | Use():
-            return ("assistant", 0, "")
+            return _ASSISTANT
 
 
 def _separator(group: Group, last: Group | None, *, scoped: bool = False) -> bytes:

@@ -143,7 +143,7 @@ class Renderer:
             case Text(role="system"):
                 raise UnsupportedContent(
                     "Converse takes no system messages in the history; use tail 'auto'",
-                    seq=block.key[0],
+                    seq=block.seq,
                 )
             case Text():
                 return _text(block.text)
@@ -169,7 +169,7 @@ class Renderer:
             case Change():
                 raise UnsupportedContent(
                     "no model takes tool changes through Converse; use tool_changes='dispatch'",
-                    seq=block.key[0],
+                    seq=block.seq,
                 )
 
 

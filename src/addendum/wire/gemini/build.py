@@ -170,7 +170,7 @@ class Renderer:
             case Text(role="system"):
                 raise UnsupportedContent(
                     "Gemini takes no system messages in the history; use tail 'auto'",
-                    seq=block.key[0],
+                    seq=block.seq,
                 )
             case Text():
                 return _text(block.text)
@@ -194,13 +194,13 @@ class Renderer:
                     "args": _object(block.arguments),
                 }
                 value: dict[str, Any] = {"functionCall": call}
-                if self._stand_in and block.key[1] == 1:
+                if self._stand_in and block.part == 1:
                     value["thoughtSignature"] = self._stand_in
                 return encoding.encode(value)
             case Change():
                 raise UnsupportedContent(
                     "generateContent has no part for tool changes; use tool_changes='dispatch'",
-                    seq=block.key[0],
+                    seq=block.seq,
                 )
 
 

@@ -24,6 +24,9 @@ from addendum.prompt.projector import WireFacts
 from addendum.wire.openai_chat.reasoning import without_reasoning
 from addendum.wire.pieces import Declarations, Edit, Pieces
 
+_ALONE = (Native, Result)
+"""Blocks that never share a message with another one."""
+
 WIRE = "openai_chat"
 
 FACTS = WireFacts(
@@ -157,13 +160,15 @@ class Renderer:
             block = blocks[place]
             run = 1
             # One message: text and calls of one answer, or additions of one update.
-            while place + run < len(blocks) and _together(block, blocks[place + run]):
-                run += 1
-            keys = tuple(each.key for each in blocks[place : place + run])
+            if not isinstance(block, _ALONE):
+                while place + run < len(blocks) and _together(block, blocks[place + run]):
+                    run += 1
+            together = blocks[place : place + run]
+            keys = tuple(each.key for each in together) if known or fresh is not None else ()
             encoded = known.get(keys)
             if encoded is None:
                 self.encoded += not isinstance(block, Native)
-                encoded = self._say.blocks(blocks[place : place + run])
+                encoded = self._say.blocks(together)
             if fresh is not None:
                 fresh[keys] = encoded
             yield encoded, run
@@ -255,7 +260,7 @@ def _together(block: Block, other: Block) -> bool:
     """Say whether two blocks that follow each other make one message."""
     if isinstance(block, Change):
         return isinstance(other, Change)
-    return _neutral(block) and _neutral(other) and block.key[0] == other.key[0]
+    return _neutral(block) and _neutral(other) and block.seq == other.seq
 
 
 def _neutral(block: Block) -> bool:
@@ -326,6 +331,6 @@ def _defined(block: Change) -> bytes:
         raise UnsupportedContent(
             "Chat Completions has no message that takes a tool away or names it only; use "
             "tool_changes='auto'",
-            seq=block.key[0],
+            seq=block.seq,
         )
     return _declaration(block.definition)

@@ -124,7 +124,7 @@ class Renderer:
             self._pieces = Pieces()
         for index in range(len(self._pieces), prompt.count):
             block = prompt.settled[index]
-            known = self._open.get(block.key)
+            known = self._open.get(block.key) if self._open else None
             encoded = known if known is not None else self._encode(block)
             self._pieces.append(_opening(block, self._last) + encoded)
             self._last = _group(block)
@@ -132,7 +132,7 @@ class Renderer:
         opened: list[bytes] = []
         fresh: dict[Key, bytes] = {}
         for block in prompt.open:
-            known = self._open.get(block.key)
+            known = self._open.get(block.key) if self._open else None
             fresh[block.key] = encoded = known if known is not None else self._encode(block)
             opened.append(_opening(block, last) + encoded)
             last = _group(block)
@@ -187,7 +187,7 @@ class Renderer:
                     raise UnsupportedContent(
                         "the Responses API has no item that takes a tool away or names it only; "
                         "use tool_changes='auto'",
-                        seq=block.key[0],
+                        seq=block.seq,
                     )
                 return _declaration(definition)
             case _:
@@ -207,7 +207,7 @@ def body(
 
 
 def _group(block: Block) -> int:
-    return block.key[0] if isinstance(block, Change) else _PLAIN
+    return block.seq if isinstance(block, Change) else _PLAIN
 
 
 def _closing(last: int | None) -> bytes:
