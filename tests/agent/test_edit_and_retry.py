@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import anyio
 import pytest
 from tests.agent.stage import (

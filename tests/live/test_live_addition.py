@@ -138,7 +138,7 @@ def known(tokens: int | None) -> int:
     return tokens
 
 
-async def test_a18_an_addition_is_read_up_to_the_preceding_input(talk: Talk) -> None:
+async def test_a18_case_95_an_addition_is_read_up_to_the_preceding_input(talk: Talk) -> None:
     before = await talk.say(f"Hello, this is {talk.marker}.")
     assert known(before.prompt) > talk.route.cache.minimum
     assert known(before.cache_read) <= talk.block, "the history is not unique"
