@@ -25,6 +25,7 @@ check: .venv/dev ## what CI runs: format, lint, types, import layers, words, the
 	.venv/bin/python .venv/bin/lint-imports
 	.venv/bin/python scripts/check_words.py
 	.venv/bin/python scripts/check_cases.py > /dev/null
+	.venv/bin/python scripts/check_requirements.py
 	$(RUN) pytest -n 2
 
 fmt: .venv/dev ## format the code and mend what the linter can mend
@@ -46,14 +47,15 @@ envelopes: .venv/dev ## throw 1,000,000 random envelopes at the dispatcher (half
 cases: .venv/dev ## list which test covers which numbered case; fails on a missing or doubled one
 	@.venv/bin/python scripts/check_cases.py
 
-matrix: .venv/dev ## V1 to V12 over every scenario, route and form (minutes)
+matrix: .venv/dev ## every scenario on every route: V1 to V12, and the vendors' own types (minutes)
 	@.venv/bin/python scripts/every_run.py
+	ADDENDUM_EVERY=1 $(RUN) pytest -n 2 tests/wire/test_vendor_types.py
 
 mutations: .venv/dev ## break the fold, the projections and the marks; each must turn a test red
 	@.venv/bin/python scripts/mutations.py
 
-crash: .venv/dev ## kill a talking session 200 times; nothing acknowledged may be lost (minutes)
-	@$(RUN) scripts.crash --kills 200
+crash: .venv/dev ## kill a talking session 500 times; nothing acknowledged may be lost, no call run twice (minutes)
+	@$(RUN) scripts.crash --kills 500
 
 clean: ## remove .venv/ and everything that the other targets made
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

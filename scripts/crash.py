@@ -10,6 +10,7 @@ event. Then, each time:
 
 - every acknowledged event is in the store, byte for byte, and the log is valid;
 - every request that arrived and every tool that ran stands in it (both are logged first);
+- no call ran twice, in one life or in several;
 - opened again, the session is closed truthfully, runs no tool again, and takes one more turn;
 - the strict provider accepts that turn, and its request extends the last answered one, unless a
   break was declared;
@@ -22,30 +23,22 @@ last must have.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
-import os
 import random
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 from anyio.abc import Process
-from msgspec import Struct
+from scripts.crash_life import ALIVE, STORY, Life, agent_of, digest
 from tests.property.reference import blocks, extends
 
 from addendum import encoding
-from addendum.agent.agent import Agent, Limits
-from addendum.agent.session import Session
-from addendum.errors import AddendumError
-from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.lab.server import Lab, open_lab
 from addendum.log.events import (
     AssistantMessage,
@@ -56,10 +49,7 @@ from addendum.log.events import (
     ToolResult,
 )
 from addendum.log.session_log import SessionLog
-from addendum.log.store import Lease
 from addendum.stores import SqliteStore
-from addendum.tools.functions import ToolContext, tool
-from addendum.tools.mcp import ServerSpec
 from addendum.tools.mcp_pool import ServerPool
 from addendum.wire.transport import Transport, TransportSettings
 
@@ -91,183 +81,6 @@ LAST = (
     "session/end-seed",
 )
 """Kinds of events that a write can end in."""
-
-ALIVE = "are you there?"
-
-
-def _step(text: str, *rounds: Sequence[str]) -> ScriptStep:
-    entries = [
-        Entry(thinking="hm", calls=tuple(ScriptCall(name) for name in calls)) for calls in rounds
-    ]
-    return ScriptStep(text, (*entries, Entry(text=f"That was {text}.")), summary="They talked.")
-
-
-STORY = Script(
-    (
-        _step("talk"),
-        _step("both", ["note", "slow"], ["note"]),
-        _step("server", ["changing__grow"], ["note", "changing__shrink"]),
-        _step("nobody", ["nobody"]),
-        ScriptStep("fail"),  # no answer: the provider refuses
-        _step(ALIVE),
-    )
-)
-
-
-class Life(Struct):
-    """How one process lives and dies.
-
-    Attributes:
-        route: The session's route.
-        base_url: Where its provider listens.
-        store: Path of the store.
-        session: The session.
-        seed: For its choices.
-        kind: Kind of event in front of whose write, or behind it, the process kills itself; empty
-            if it is killed from outside.
-        before: Whether that is before the write.
-        skip: How many such writes it survives.
-    """
-
-    route: str
-    base_url: str
-    store: str
-    session: str
-    seed: int
-    kind: str = ""
-    before: bool = False
-    skip: int = 0
-
-
-def agent_of(life: Life, pool: ServerPool, transport: Transport, ran: Any, **more: Any) -> Agent:
-    """Return the agent of a life; `ran` is told of each call before it has its effect."""
-
-    @tool
-    async def note(context: ToolContext) -> str:
-        """Write a note: it has an effect."""
-        ran(context.call_id)
-        return "noted " + "x" * 300
-
-    @tool
-    async def slow(context: ToolContext) -> str:
-        """Take a while."""
-        ran(context.call_id)
-        await anyio.sleep(0.01)
-        return "slowly done"
-
-    command = (sys.executable, "-m", "addendum.lab.mcp_servers", "--changing")
-    return Agent(
-        life.route,
-        instructions="You keep notes. " * 100,
-        tools=[note, slow],
-        mcp_servers=[ServerSpec(name="changing", command=command)],
-        base_url=life.base_url,
-        limits=Limits(server_wait=20.0),
-        pool=pool,
-        transport=transport,
-        **more,
-    )
-
-
-# -- the process that is killed ------------------------------------------------------------------
-
-
-def say(word: str, *values: Any) -> None:
-    """Tell the parent something; one write, so that a kill cannot tear it."""
-    os.write(1, json.dumps([word, *values]).encode() + b"\n")
-
-
-class Mortal:
-    """A store that says what it has acknowledged, and may die right before or after a write."""
-
-    def __init__(self, inner: SqliteStore, life: Life) -> None:
-        self._inner, self._life, self._left = inner, life, life.skip
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    async def append(self, lease: Lease, expected: int, events: Sequence[bytes]) -> None:
-        """Write, and die in front of it or behind it if its last event is of the chosen kind."""
-        kind = json.loads(events[-1])["data"]["type"]
-        doomed = kind == self._life.kind
-        if doomed and self._left:
-            doomed, self._left = False, self._left - 1
-        if doomed and self._life.before:
-            os.kill(os.getpid(), signal.SIGKILL)
-        await self._inner.append(lease, expected, events)
-        if doomed:
-            os.kill(os.getpid(), signal.SIGKILL)
-        say("stored", lease.session, expected, len(events), _digest(events))
-
-
-def _digest(events: Sequence[bytes]) -> str:
-    return hashlib.sha256(b"\n".join(events)).hexdigest()
-
-
-async def live(life: Life) -> None:
-    """Drive the session until somebody kills this process."""
-    chance = random.Random(life.seed)
-    pool, transport = ServerPool(), Transport(TransportSettings(retries=0))
-    store = Mortal(await SqliteStore.open(f"sqlite:///{life.store}"), life)
-    agent = agent_of(life, pool, transport, lambda call: say("ran", call))
-    async with agent.open(life.session, store=store) as session:  # type: ignore[arg-type]
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_disturb, session, random.Random(life.seed + 1))
-            while True:
-                await _act(session, chance, life.kind)
-                connection = session.registry.state("changing")
-                if connection.status == "ready":
-                    held = await pool.acquire(agent.servers[0])
-                    say("server", held.pid)
-                    await pool.release(held)
-
-
-async def _disturb(session: Session, chance: random.Random) -> None:
-    """Write at any moment, as a host may that switches something while a turn runs."""
-    while True:
-        await anyio.sleep(chance.uniform(0.001, 0.05))
-        if chance.random() < 0.05:
-            await session.tools.refuse(*(["slow"] if chance.random() < 0.2 else []))
-        else:
-            await session.flush()
-
-
-ACTS = {
-    "tool/switch": "switch",
-    "assistant/message": "nobody",
-    "assistant/attempt": "fail",
-    "compaction/summary": "compact",
-    "session/rewind": "rewind",
-    "session/end-seed": "fork",
-}
-"""What makes the kinds of events that are rare."""
-
-
-async def _act(session: Session, chance: random.Random, kind: str) -> None:
-    act = chance.choice(("both", "switch", ACTS.get(kind, "both"), *ACTS.values()))
-    on = session.tools.on("changing")
-    with suppress(AddendumError):  # a request that is refused, nothing left to rewind
-        match act:
-            case "switch" if on:
-                await session.run("server")
-                await session.tools.disable("changing")
-            case "switch":
-                await session.tools.enable("changing")
-                await session.run("server")
-            case "compact":
-                await session.run("talk")
-                await session.compact(chance.choice((None, "They talked.")))
-            case "rewind":
-                await session.run("talk")
-                await session.rewind()
-            case "fork":
-                async with session.fork(f"{session.id}-{chance.randrange(10**9)}"):
-                    pass
-            case text:
-                await session.run(text)
-
-
-# -- the process that kills ----------------------------------------------------------------------
 
 
 class Words:
@@ -313,6 +126,7 @@ class Checker:
         self.pool = ServerPool()
         self.transport = Transport(TransportSettings(retries=0))
         self.sent: dict[str, dict[int, bytes]] = {}
+        self.ran: dict[str, set[str]] = {}
         self.number = 0
 
     def next_life(self, place: int) -> Life:
@@ -345,7 +159,7 @@ class Checker:
         words, first = Words(), len(self.lab.captures)
         provider = life.route.split(":")[0]
         counted, known = await self._requests(life), set(await self._sessions())
-        command = [sys.executable, "-m", "scripts.crash", "--life", encoding.encode(life).decode()]
+        command = [sys.executable, "-m", "scripts.crash_life", encoding.encode(life).decode()]
         async with await anyio.open_process(command, stdin=None, stderr=None) as process:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(words.listen, process)
@@ -392,9 +206,9 @@ class Checker:
         store = await SqliteStore.open(f"sqlite:///{self.store}")
         for session, writes in words.stored.items():
             stored = await store.read(session)
-            for start, count, digest in writes:
+            for start, count, written in writes:
                 kept = stored[start : start + count]
-                assert _digest(kept) == digest, f"{session}: events from {start} on are lost"
+                assert digest(kept) == written, f"{session}: events from {start} on are lost"
         await store.aclose()
         log = await self._log(life)
         if len(log):  # none if it died in front of the very first write
@@ -407,6 +221,10 @@ class Checker:
         assert arrived <= len(requests), "a request left before it was durable"
         started = {each.data.call_id for each in log.events if isinstance(each.data, ToolCall)}
         assert set(words.ran) <= started, "a tool ran before its call was durable"
+        before = self.ran.setdefault(life.session, set())
+        assert len(set(words.ran)) == len(words.ran), "a call ran twice"
+        assert before.isdisjoint(words.ran), "a call ran again in a later life"
+        before.update(words.ran)
         await _gone(words.servers)
         await self._go_on(life, log)
 
@@ -496,20 +314,16 @@ async def kill_many(kills: int, seed: int) -> int:
     if missing and kills >= 100:
         print(f"never last: {', '.join(missing)}", file=sys.stderr)
         return 1
-    print("Nothing acknowledged was lost.")
+    print("Nothing acknowledged was lost, and no call ran twice.")
     return 0
 
 
 def main() -> int:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m scripts.crash")
-    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--life", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.life is not None:
-        anyio.run(live, Life(**encoding.decode(given.life)))
-        return 0
     return anyio.run(kill_many, given.kills, given.seed)
 
 

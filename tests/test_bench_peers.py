@@ -46,7 +46,7 @@ def test_every_framework_is_pinned_and_its_version_named(bench: Any) -> None:
         if subject.script:
             assert (FOLDER / subject.script).exists()
             assert name.rstrip(",") in named
-            assert version in (named[name.rstrip(",")], "deltas by hand")
+            assert version in (named[name.rstrip(",")], "deltas by hand", "changes mid-run")
 
 
 def test_the_plan_is_the_scenario(bench: Any) -> None:
@@ -56,6 +56,14 @@ def test_the_plan_is_the_scenario(bench: Any) -> None:
     switches = [step for step in plan["steps"] if "user" not in step]
     assert len(plan["steps"]) - len(switches) == 14 and len(switches) == 5
     assert plan["servers"]["files"][0]["name"] == "files__list_files"
+
+
+def test_in_the_middle_of_a_run_each_switch_is_a_call_more(bench: Any) -> None:
+    (first, *_) = [step for step in bench.mid_run(find("g2")).steps if hasattr(step, "server")]
+    says = [step for step in bench.mid_run(find("g2")).steps if hasattr(step, "entries")]
+    assert sum(len(step.entries) for step in says) == 29 + 5
+    call = says[1].entries[0].calls[0]
+    assert (call.tool, call.arguments) == ("switch_server", {"server": first.server, "on_": True})
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "responses", "chat"])

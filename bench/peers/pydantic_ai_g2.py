@@ -1,6 +1,12 @@
 """pydantic-ai plays a plan: toolsets are given to each run, as a switch in a page would do it.
 
-Usage: pydantic_ai_g2.py PLAN BASE_URL WIRE     (WIRE: anthropic, responses or chat)
+`mid-run`: a tool of the agent's own makes each switch while its run goes on, so that pydantic-ai
+tells of it in the history by itself. The plan's conversation has one more call for each.
+
+`deltas`: every tool is declared from the start and deferred, and additions are written by hand into
+the history. A removal has no such part: a tool that went off stays on for the model.
+
+Usage: pydantic_ai_g2.py PLAN BASE_URL WIRE [mid-run|deltas]  (WIRE: anthropic, responses or chat)
 """
 
 from __future__ import annotations
@@ -10,7 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pydantic_ai import Agent, Tool
+from pydantic_ai import Agent, RunContext, Tool
+from pydantic_ai.messages import ModelRequest, ToolAvailabilityDeltaPart
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -49,7 +56,7 @@ def toolset(tools: list[dict[str, Any]]) -> FunctionToolset[None]:
     return FunctionToolset([canned(tool) for tool in tools])
 
 
-def main(plan_path: str, base_url: str, wire: str) -> None:
+def main(plan_path: str, base_url: str, wire: str, how: str = "") -> None:
     """Play the plan."""
     plan = json.loads(Path(plan_path).read_text("utf-8"))
     chosen, settings = model(wire, base_url)
@@ -57,20 +64,45 @@ def main(plan_path: str, base_url: str, wire: str) -> None:
     servers = {name: toolset(tools) for name, tools in plan["servers"].items()}
     agent = Agent(chosen, instructions=plan["instructions"], toolsets=[head])
     on: set[str] = set()
+    if how == "mid-run":
+        change(agent, servers, on)
     history: list[Any] = []
     for step in plan["steps"]:
-        if "enable" in step:
-            on.add(step["enable"])
-        elif "disable" in step:
-            on.remove(step["disable"])
-        else:
+        name = step.get("enable") or step.get("disable")
+        if "user" in step:
+            match how:
+                case "mid-run":
+                    given = []
+                case "deltas":
+                    given = [each.defer_loading() for each in servers.values()]
+                case _:
+                    given = [own for name, own in servers.items() if name in on]
             done = agent.run_sync(
-                step["user"],
-                message_history=history,
-                toolsets=[own for name, own in servers.items() if name in on],
-                model_settings=settings,
+                step["user"], message_history=history, toolsets=given, model_settings=settings
             )
             history = done.all_messages()
+        elif how == "deltas" and "enable" in step:
+            added = [tool["name"] for tool in plan["servers"][name]]
+            history.append(ModelRequest([ToolAvailabilityDeltaPart(tools_added=added)]))
+        elif not how:
+            (on.add if "enable" in step else on.remove)(name)
+
+
+def change(agent: Agent[None, str], servers: dict[str, Any], on: set[str]) -> None:
+    """Give an agent a tool that switches servers, and the tools of those that are on."""
+
+    @agent.tool_plain
+    def switch_server(server: str, on_: bool) -> str:
+        """Switch a server on or off."""
+        (on.add if on_ else on.discard)(server)
+        return "done"
+
+    for name, own in servers.items():
+        # Asked for again in front of each request of a run.
+        def shown(context: RunContext[None], own: Any = own, name: str = name) -> Any:
+            return own if name in on else None
+
+        agent.toolset(shown)
 
 
 if __name__ == "__main__":

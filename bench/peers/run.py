@@ -20,7 +20,7 @@ from typing import Any
 import anyio
 import msgspec
 from hand_made import play
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from addendum import encoding
 from addendum.cache.capture import Capture, record_of, wire_of
@@ -34,6 +34,7 @@ from addendum.lab.records import lab_count, rules_of
 from addendum.lab.runner import run_scenario
 from addendum.lab.scenario import Say, Scenario, Toggle
 from addendum.lab.scenario_file import find
+from addendum.lab.script import Entry, ScriptCall
 from addendum.lab.server import Lab, open_lab
 from addendum.routes import resolve
 
@@ -56,7 +57,7 @@ class Subject(Struct, frozen=True):
         name: What it is.
         wire: The wire.
         script: The file that plays it; empty for addendum and what is made by hand.
-        how: A word for the script.
+        how: A word for the script: its default if empty.
         share: Share of the prompts read, in percent, that another meter gave for it.
     """
 
@@ -67,23 +68,32 @@ class Subject(Struct, frozen=True):
     share: float | None = None
 
 
+MID_RUN = "mid-run"
+"""The word for scripts whose agent makes the switches itself, by a call more for each."""
+
 SUBJECTS = (
     Subject("addendum", "anthropic"),
     Subject("addendum, tools rebound", "anthropic", share=86.5),
     Subject("made by hand: inline, 4 marks", "anthropic", share=94.6),
     Subject("pydantic-ai 2.68.0", "anthropic", "pydantic_ai_g2.py", share=86.5),
+    Subject("pydantic-ai, changes mid-run", "anthropic", "pydantic_ai_g2.py", MID_RUN, 90.3),
+    Subject("pydantic-ai, deltas by hand", "anthropic", "pydantic_ai_g2.py", "deltas", 92.9),
     Subject("langchain 1.5.2", "anthropic", "langchain_g2.py", share=86.5),
     Subject("langchain, deltas by hand", "anthropic", "langchain_g2.py", "deltas", share=92.9),
     Subject("addendum", "responses"),
     Subject("addendum, tools rebound", "responses"),
     Subject("made by hand: additional_tools", "responses", share=94.0),
     Subject("pydantic-ai 2.68.0", "responses", "pydantic_ai_g2.py", share=87.5),
+    Subject("pydantic-ai, changes mid-run", "responses", "pydantic_ai_g2.py", MID_RUN, 92.3),
+    Subject("pydantic-ai, deltas by hand", "responses", "pydantic_ai_g2.py", "deltas", 94.2),
     Subject("langchain 1.5.2", "responses", "langchain_g2.py", share=87.4),
     Subject("openai-agents 0.24.0", "responses", "openai_agents_g2.py", share=87.4),
     Subject("addendum", "chat"),
     Subject("addendum, tools rebound", "chat"),
     Subject("made by hand: dispatcher", "chat", share=94.4),
     Subject("pydantic-ai 2.68.0", "chat", "pydantic_ai_g2.py", share=87.5),
+    Subject("pydantic-ai, changes mid-run", "chat", "pydantic_ai_g2.py", MID_RUN, 88.7),
+    Subject("pydantic-ai, deltas by hand", "chat", "pydantic_ai_g2.py", "deltas", 91.5),
     Subject("langchain 1.5.2", "chat", "langchain_g2.py", share=87.5),
     Subject("openai-agents 0.24.0", "chat", "openai_agents_g2.py", share=87.5),
 )
@@ -143,6 +153,21 @@ def python() -> Path:
     return found
 
 
+def mid_run(scenario: Scenario) -> Scenario:
+    """Return the scenario in which the model calls `switch_server` before it answers."""
+    steps: list[Any] = []
+    ahead: list[Entry] = []
+    for step in scenario.steps:
+        if isinstance(step, Toggle):
+            call = ScriptCall("switch_server", {"server": step.server, "on_": step.on})
+            ahead.append(Entry(calls=(call,)))
+        elif isinstance(step, Say):
+            step = structs.replace(step, entries=(*ahead, *step.entries))
+            ahead = []
+        steps.append(step)
+    return structs.replace(scenario, steps=tuple(steps))
+
+
 async def played(subject: Subject, scenario: Scenario) -> Outcome:
     """Run a subject against a lab of its own.
 
@@ -154,6 +179,8 @@ async def played(subject: Subject, scenario: Scenario) -> Outcome:
         changes = "rebind" if "rebound" in subject.name else "auto"
         run = await run_scenario(scenario, route, tool_changes=changes)
         return Outcome(run.report, None, dollars(run.records))
+    if subject.how == MID_RUN:
+        scenario = mid_run(scenario)
     said = plan(scenario)
     async with open_lab(scenario.script()) as lab:
         base = lab.base_url(provider)

@@ -16,6 +16,7 @@ from tests.agent.stage import (
     data,
     fn,
     names,
+    refusal,
     server,
     stage,
     thinking,
@@ -28,11 +29,12 @@ from addendum.agent.results import Notice, StreamEvent, TextPiece
 from addendum.agent.session import Session
 from addendum.cache.figures import judge
 from addendum.cache.invariants import check
-from addendum.errors import AddendumError, ConfigurationError
+from addendum.errors import AddendumError, ConfigurationError, LimitReached, ProviderError
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import CompactionFailed, CompactionSummary, RequestSent, TurnEnd
 from addendum.log.session_log import SessionLog
 from addendum.routes import resolve
+from addendum.tools.functions import tool
 
 pytestmark = pytest.mark.anyio
 
@@ -215,6 +217,21 @@ async def test_a_summary_that_is_none_leaves_the_session_as_it_was(
         assert here.judged(CLAUDE).totals.undeclared_misses == 0
 
 
+@pytest.mark.parametrize("route", [CLAUDE, CLAUDE + "+by-reference", DEEPSEEK])
+async def test_a_compaction_behind_a_turn_that_failed_says_what_moved(route: str) -> None:
+    async with stage() as here:
+        agent = here.agent(route, turn_instructions="Be quick.")
+        async with here.open(agent) as session:
+            await session.run(LONGER + "one")
+            here.lab.fail_next(route.split(":")[0], status=400)
+            with pytest.raises(AddendumError):
+                await session.run(LONGER + "two")
+            await session.compact()
+            await session.run("three")
+        assert here.refused() == ["the lab was asked to fail with 400"]
+        assert here.judged(route.split("+")[0]).totals.undeclared_misses == 0
+
+
 @pytest.mark.parametrize("status", [400, 429, 500])
 async def test_a_compaction_that_fails_never_ends_the_turn(status: int) -> None:
     async with stage() as here:
@@ -281,3 +298,90 @@ async def test_the_instruction_stands_in_front_of_an_update_that_nobody_answered
 async def test_what_cannot_be_meant_is_refused_at_once(options: Callable[[], Any]) -> None:
     with pytest.raises(ConfigurationError):
         options()
+
+
+def too_long(here: Stage, times: int = 1) -> None:
+    """Have the provider refuse the next requests as larger than the window."""
+    said = refusal("prompt is too long: 210000 tokens > 200000 maximum")
+    here.lab.fail_next("anthropic", status=400, times=times, body=said)
+
+
+@pytest.mark.parametrize("route", [CLAUDE, PLAIN])
+@pytest.mark.parametrize("step", [1, 2])
+async def test_a_turn_that_outgrows_the_window_goes_on_behind_a_summary(
+    route: str, step: int
+) -> None:
+    async with stage() as here:
+
+        @tool
+        def grow() -> str:
+            """Give more than fits."""
+            too_long(here)
+            return "much"
+
+        agent = here.agent(route, tools=[grow], compaction=Compaction(window=10_000_000))
+        async with here.open(agent) as session:
+            await session.run(LONGER + "one")
+            await session.run(LONGER + "two")
+            if step == 1:
+                too_long(here)
+            result = await session.run("a very long three" if step == 1 else "/call grow {}")
+            assert result.text
+            assert any("does not fit" in text for text in result.notices)
+            assert len(summaries(session)) == 1
+            asked, again = session.sent[-2:]
+            # The summary is asked for without the turn that does not fit.
+            assert asked.purpose == "compaction"
+            own = b"a very long three" if step == 1 else b"/call grow"
+            assert own not in asked.body and own in again.body
+            assert b"<conversation_summary>" in again.body
+            await session.run("four")
+            assert [e.reason for e in data(session) if isinstance(e, TurnEnd)] == ["done"] * 4
+        assert here.judged(route).totals.undeclared_misses == 0
+        loaded = SessionLog.load("s", await here.store.read("s"))
+        assert [e.record.body for e in replay(loaded)] == [sent.body for sent in here.sent]
+
+
+@pytest.mark.parametrize("before", [0, 1])
+async def test_a_turn_that_fits_nowhere_ends_in_one_line_and_the_session_goes_on(
+    before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage() as here:
+        agent = here.agent(CLAUDE, compaction=Compaction(window=10_000_000))
+        async with here.open(agent) as session:
+            for number in range(before):
+                await session.run(f"{LONGER} {number}")
+            append, sent = session.log.append, len(session.sent)
+
+            def watched(data: Any, **more: Any) -> Any:
+                event = append(data, **more)
+                if isinstance(data, CompactionSummary):
+                    too_long(here)  # Behind the summary it does not fit either.
+                return event
+
+            monkeypatch.setattr(session.log, "append", watched)
+            too_long(here)
+            with pytest.raises(LimitReached, match="this turn alone is larger") as caught:
+                await session.run("far too long")
+            assert "session.rewind()" in str(caught.value) and "\n" not in str(caught.value)
+            purposes_now = [each.purpose for each in session.sent[sent:]]
+            assert purposes_now == ["turn", "compaction", "turn"][: 1 + 2 * before]
+            await session.rewind()
+            await session.run("something short")
+        assert here.judged(CLAUDE).totals.undeclared_misses == 0
+
+
+async def test_without_compaction_the_refusal_says_what_to_do() -> None:
+    async with stage() as here:
+        async with here.open(here.agent(CLAUDE)) as session:
+            await session.run(LONGER + "one")
+            too_long(here, times=2)
+            with pytest.raises(ProviderError, match="too large: compact the session"):
+                await session.run("far too long")
+            with pytest.raises(LimitReached, match=r"session\.rewind\(\)"):
+                await session.compact()
+            await session.rewind()
+            await session.compact()
+            await session.run("something short")
+            assert len(summaries(session)) == 1
+        assert here.judged(CLAUDE).totals.undeclared_misses == 0

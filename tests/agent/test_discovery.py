@@ -23,6 +23,7 @@ from tests.agent.stage import (
 
 from addendum.agent.hooks import Hook, HookCall, Replace
 from addendum.agent.session import Session
+from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import DeveloperMessage
 from addendum.tools.registry import Outcome
 
@@ -62,6 +63,28 @@ async def test_case_t53_what_a_search_finds_is_added_and_called_by_its_name(rout
             assert b"call_tool" not in session.sent[-1].body
         assert here.refused() == []
         assert here.judged(route).totals.misses == 0
+
+
+@pytest.mark.parametrize("route", [*NATIVE, "moonshot:kimi-k3"])
+async def test_a_tool_that_was_called_unseen_is_added_too(route: str) -> None:
+    """The history names it from then on, and a model that knows it needs no search for it."""
+    script = Script(
+        (
+            ScriptStep(
+                "guess", (Entry(calls=(ScriptCall("rare", {}, "direct"),)), Entry(text="done"))
+            ),
+            ScriptStep("and?", (Entry(text="That was it."),)),
+        )
+    )
+    async with stage(script) as here:
+        async with here.open(_agent(here, route)) as session:
+            await session.run("guess")
+            assert results(session)[-1].text == "rare v0 result"
+            assert added(session) == [("rare",)]
+            await session.run("and?")
+            assert added(session) == [("rare",)]
+        assert here.refused() == []
+        assert here.judged(route).totals.undeclared_misses == 0
 
 
 @pytest.mark.parametrize("route", NATIVE)

@@ -18,6 +18,7 @@ from tests.agent.stage import (
 )
 
 from addendum.agent.replay import replay
+from addendum.agent.results import TurnDone
 from addendum.agent.session import Session
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.log.events import Rewind, TurnEnd, UserMessage
@@ -156,3 +157,16 @@ async def test_a_fork_goes_back_on_its_own() -> None:
             assert rewinds(session) == []
             await session.run("three")
             assert said(session) == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize(("text", "reason"), [("else", "edit"), (None, "retry")])
+async def test_a_turn_that_is_said_again_gives_its_events(text: str | None, reason: str) -> None:
+    async with stage() as here, here.open(here.agent(CLAUDE)) as session:
+        await session.run("one")
+        await session.run("two")
+        events = [event async for event in session.stream_again(1, text)]
+        assert isinstance(events[-1], TurnDone) and events[-1].result.turn == 3
+        assert rewinds(session) == [(1, reason)]
+        assert said(session) == [text or "one"]
+        with pytest.raises(ConfigurationError, match="turn 2 is not in the conversation"):
+            await anext(session.stream_again(2, text))

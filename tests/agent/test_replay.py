@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 from msgspec import structs
+from tests.agent.stage import CHAT, CLAUDE, stage
+from tests.agent.trouble import WIRES
+from tests.property.judging import count, rules
 
 from addendum.agent.agent import Agent
 from addendum.agent.replay import replay
+from addendum.cache.figures import judge
+from addendum.cache.invariants import check
 from addendum.cache.record import RequestRecord
 from addendum.errors import LogError, ProviderRefused
 from addendum.lab.runner import run_scenario
@@ -82,3 +87,25 @@ async def test_a_rendering_that_this_release_does_not_know_is_refused() -> None:
     log = SessionLog.load(run.sessions[0].session, stored)
     with pytest.raises(LogError, match="rendering 999; use the release that sent it"):
         list(replay(log))
+
+
+@pytest.mark.parametrize(
+    "route", [CLAUDE, CHAT, *WIRES[3:], "openrouter:anthropic/claude-opus-5.5"]
+)
+async def test_without_caching_no_rule_of_caching_is_broken(route: str) -> None:
+    async with stage() as here:
+        agent = here.agent(route, caching=False, turn_instructions="Be quick and kind.")
+        async with here.open(agent) as session:
+            for text in ("one", "/call web {}", "three"):
+                await session.run(text)
+            session.turn_instructions = "Be slow."
+            await session.run("four")
+        assert here.refused() == []
+        log = SessionLog.load("s", await here.store.read("s"))
+        records = [each.record for each in replay(log)]
+        assert [each.caching for each in records] == [False] * len(here.sent)
+        assert check(records, rules(route)) == ()
+        assert not judge(records, rules(route), count).totals.undeclared_misses
+        # It is what the record says that excuses them.
+        cached = [structs.replace(each, caching=True) for each in records]
+        assert {each.rule for each in check(cached, rules(route))} & {"V7", "V10"}

@@ -138,7 +138,7 @@ async def test_the_log_has_one_form_for_all_wires() -> None:
         see, plain, read = results(s)
         assert see.text == (
             f"Look: <tool_update>\n[image 1: image/png, {len(png(2, 2))} bytes]\n"
-            "[image 2: image/gif, 14 bytes]"
+            "[image 2: image/gif, 29 bytes]"
         )
         assert see.media == (Media("image/png", PICTURE), Media("image/gif", OTHER))
         assert (plain.text, plain.media) == ("only text", ())

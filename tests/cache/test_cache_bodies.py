@@ -205,6 +205,40 @@ def test_v5_on_chat() -> None:
     assert found[0].startswith("1 messages[1].tool_calls[0]: tool 'deploy'")
 
 
+def test_v5_what_is_called_unseen_is_defined_behind_the_next_message() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "deploy", "arguments": "{}"}}
+    run = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "r"},
+    ]
+    more = [*run, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "more"}]
+    defined = {"role": "system", "tools": [{"type": "function", "function": {"name": "deploy"}}]}
+    told: Json = {"wire": "openai_chat", "strategy": "addition-only", "definitions": "by-value"}
+    first = record(1, chat(run), **told)
+    assert broken("V5", first, record(2, chat([*more, defined]), **told)) == []
+    assert broken("V5", first, record(2, chat(more), **told)) != []
+
+
+def test_v5_what_another_route_declared_may_be_named_where_a_series_begins() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "deploy", "arguments": "{}"}}
+    there = chat(
+        [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "r"},
+        ],
+        tools=[{"type": "function", "function": {"name": "deploy"}}],
+    )
+    first = record(1, there, wire="openai_chat", route="a", strategy="dispatch")
+    here = claude([HI, *ROUND, HI], tools=[tool("search")])
+    moved = [("route changed", "messages")]
+    for definitions, number in (("by-reference", 0), ("by-value", 1)):
+        second = record(2, here, definitions=definitions, breaks=moved)
+        third = record(3, here, definitions=definitions)
+        assert len(broken("V5", first, second, third)) == 2 * number
+
+
 # V6 ---------------------------------------------------------------------------------------------
 
 

@@ -300,6 +300,28 @@ def test_v9_the_carrier_stays() -> None:
     assert broken([*records[:3], record(4, restored, breaks=[("rewind", "messages")])], "V9") == []
 
 
+def test_v9_the_carrier_is_what_its_message_says() -> None:
+    """On chat wires a message is more than one segment, and the prompt stands in front of it."""
+
+    def said(*texts: str) -> bytes:
+        users = [{"role": "user", "content": each} for each in texts]
+        return chat([{"role": "system", "content": "static"}, *users])
+
+    def at(n: int, body: bytes, compacts: bool = False) -> RequestRecord:
+        breaks = [("compaction", "messages")] if compacts else []
+        return record(n, body, wire="openai_chat", breaks=breaks)
+
+    start = [at(1, said("a", "b")), at(2, said("summary", "c"), True)]
+    assert broken([*start, at(3, said("summary", "c", "d"))], "V9", GPT56) == []
+    other = [*start, at(3, said("another", "c", "d"))]
+    assert [each.split(": ")[1] for each in broken(other, "V9", GPT56)] == [
+        "the message behind the compaction differs"
+    ]
+    # Two summaries that were given by hand are two compactions.
+    assert broken([*start, at(3, said("later summary", "d"), True)], "V9", GPT56) == []
+    assert len(broken([*start, at(3, said("summary", "e"), True)], "V9", GPT56)) == 1
+
+
 # V10 --------------------------------------------------------------------------------------------
 
 

@@ -266,9 +266,22 @@ def test_a_file_that_is_not_there_or_too_large_is_one_line(
 
 def test_a_reference_that_repeats_itself_is_not_unfolded(tmp_path: Path) -> None:
     bomb = "\n".join([f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]" for at in range(1, 30)])
-    text = f"a0: &a0 [x]\n{bomb}\ninteractions: [*a29]\n"
-    with pytest.raises(ContentError, match="no request to a model in it"):
-        read_captures(written(tmp_path, text))
+    for what in ("[*a29]", "[{request: {uri: 'https://x.org/v1/messages', parsed_body: *a29}}]"):
+        text = f"a0: &a0 [x]\n{bomb}\ninteractions: {what}\n"
+        with pytest.raises(ContentError, match="stand for more than 268,435,456 bytes"):
+            read_captures(written(tmp_path, text))
+    for body in ("&a {messages: [*a]}", "&a [*a]"):
+        itself = f"interactions:\n- request: {{uri: 'https://x.org/v1/messages', body: {body}}}\n"
+        with pytest.raises(ContentError, match="stands for itself"):
+            read_captures(written(tmp_path, itself))
+
+
+def test_an_address_that_is_none_says_nothing(tmp_path: Path) -> None:
+    for url in ("http://[::1/v1/messages", "http://host:99999999/v1/messages"):
+        (found,) = read_captures(written(tmp_path, json.dumps({"url": url, "body": CHAT})))
+        assert record_of(found, 1, "x").wire == "openai_chat"
+        entry = {"request": {"url": url, "postData": {"text": json.dumps(CHAT)}}, "response": {}}
+        assert read_captures(written(tmp_path, json.dumps({"log": {"entries": [entry]}})))
 
 
 # -- usage --------------------------------------------------------------------------------------

@@ -112,7 +112,8 @@ async def test_where_removals_break_the_cost_is_told_before_it_is_paid() -> None
         last = await chat.say("say more")
         off = await chat.switch(False)
         assert off.reasons == ("removal or restore",) and off.estimated
-        assert last.prompt is not None and last.output is not None and off.again is not None
+        assert last.prompt is not None and last.output is not None
+        assert off.held is not None and off.again is not None
         assert off.held == last.prompt + last.output
         # The first turn and the prompt stay: what is read again lies behind the addition.
         assert 0 < off.again < off.held
@@ -143,6 +144,29 @@ async def test_a_list_that_is_still_cached_would_not_be_read_again() -> None:
         # Rebinding would find the first request's list, and read what came since.
         again = await chat.switch(False)
         assert again.rebinding == cached(second) - cached(first)
+
+
+async def test_a_compaction_is_paid_for_by_either_way_of_telling_a_switch() -> None:
+    async with chatting(OPUS) as chat:
+        await chat.say("hello")
+        await chat.switch(True)
+        await chat.say("what is there? " * 60)
+        await chat.say("and what else?")
+        await chat.say("say more")
+        await chat.session.compact()
+        cost = switch_cost(chat.session)
+        assert cost.reasons == ("compaction",) and cost.estimated
+        assert cost.again == cost.rebinding == cost.held != 0
+        assert cost.cost == cost.rebinding_cost != 0
+        # The first request had these tools, but what was said behind it is cut.
+        off = await chat.switch(False)
+        assert off.again == off.rebinding == off.held
+        await chat.say("thanks")
+        # The list with the server on was last sent in front of the compaction; this one is new.
+        on = await chat.switch(True)
+        assert on.again == 0 and on.rebinding == on.held != 0
+        assert switch_cost(chat.session).rebinding_cost != 0
+        assert (await chat.switch(False)).rebinding == 0
 
 
 # -- sizes ----------------------------------------------------------------------------------

@@ -9,6 +9,9 @@ def test_all_routes_are_listed_with_their_certainty() -> None:
     assert lines[0].split() == ["route", "tool", "changes", "cache", "certainty"]
     opus = next(line for line in lines if line.startswith("anthropic:claude-opus-5-5 "))
     assert opus.split() == [*("anthropic:claude-opus-5-5", "in-history", "marks", "documented")]
+    # Names are whole: what is shown can be given back.
+    shown = [line.split()[0] for line in lines[1 : lines.index("")]]
+    assert shown == [route["route"] for route in told("routes")["routes"]]
 
 
 def test_a_route_is_told_with_its_source() -> None:

@@ -132,6 +132,19 @@ def test_a_session_is_told_in_lines_with_figures_and_changes_in_their_place(stor
     assert "saved against no cache " in lines[-1] and "against rebinding about $" in lines[-1]
 
 
+def test_names_of_routes_are_whole_however_long(tmp_path: Path) -> None:
+    name = "bedrock-claude:anthropic.claude-haiku-4-5"
+    url = f"sqlite:///{tmp_path / 'kept.db'}"
+    told("run", "g2", "--route", name, "--store", url)
+    (session,) = told("sessions", "--store", url)["sessions"]
+    lines = call("show", session["id"], "--store", url).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    requests = [at for at, line in enumerate(lines) if line[8:16].strip() == "request"]
+    assert requests
+    for at in requests:
+        assert name in (lines[at].split() + lines[at + 1].split())
+
+
 def test_a_session_as_json_has_its_events_and_requests(store: str) -> None:
     (parent,) = [
         row["id"] for row in told("sessions", "--store", store)["sessions"] if not row["parent"]

@@ -73,7 +73,10 @@ TAKEN: list[tuple[str, list[Json], Json]] = [
     ("results in any order", [USER, call("a"), call("b"), output("b"), output("a")], {}),
     ("an answer without ids", [USER, {"role": "assistant", "content": "yes"}, USER], {}),
     ("many marks", [message("user", *[text(str(at), **MARK) for at in range(6)])], {}),
-]
+    ("a call of a namespace", [USER, {**call(), "namespace": "n"}, output()], {}),
+    ("a function that waits for a search, defined by an item", [USER, tools(function())],
+     {"tools": [{"type": "tool_search"}, function(defer_loading=True)]}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("items", "more"), [each[1:] for each in TAKEN], ids=lambda x: "")
@@ -109,6 +112,10 @@ REFUSED: list[tuple[str, list[Json], Json, str, str | None]] = [
     ("at the top and in an item", [USER, tools(function())], {"tools": [function()]},
      "declared twice", "input[1].tools[0].name"),
     ("twice at the top", [USER], {"tools": [function(), function()]}, "declared twice", None),
+    ("deferred without a search", [USER], {"tools": [function(defer_loading=True)]},
+     "Unknown parameter: 'tools[0].defer_loading'", None),
+    ("a search before 5.6", [USER], {**OLDER, "tools": [{"type": "tool_search"}]},
+     "Invalid value: 'tool_search'", "tools[0].type"),
     ("strict by default", [USER], {"tools": [{k: v for k, v in function().items()
                                               if k != "strict"}]}, "additionalProperties", None),
     ("a union at the top", [USER], {"tools": [function(parameters={"oneOf": []})]},

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import pytest
 from msgspec import structs
 from tests.cli.commands import call, complaint
+from tests.viewer.browser import chromium
 
 from addendum.lab.report import Run
 from addendum.lab.report_page import page
@@ -124,3 +126,67 @@ def test_the_demo_writes_it_beside_its_table(tmp_path: Path) -> None:
     assert Page(path.read_text("utf-8"))
     missing = str(tmp_path / "no" / "page.html")
     assert "there is no folder" in complaint("demo", "--route", DEEPSEEK, "--report", missing)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_draws_the_charts_and_asks_for_nothing(
+    pair: tuple[Run, Run], tmp_path: Path, scheme: Literal["light", "dark"]
+) -> None:
+    executable = chromium()
+    from playwright.sync_api import sync_playwright
+
+    file = tmp_path / "page.html"
+    file.write_text(page([pair]), "utf-8")
+    said: list[str] = []
+    asked: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        shown = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
+        shown.on("console", lambda message: said.append(message.text))
+        shown.on("pageerror", lambda error: said.append(str(error)))
+        shown.on("request", lambda request: asked.append(request.url))
+        shown.goto(file.as_uri())
+        charts = shown.locator("svg").evaluate_all(DRAWN)
+        colours = shown.evaluate(COLOURS)
+        # Only the tables may be wider than a phone, and these scroll in their own place.
+        wide = shown.evaluate("document.documentElement.scrollWidth")
+        browser.close()
+    assert said == [] and asked == [file.as_uri()]
+    assert len(charts) == 2 and wide == 390
+    for chart, run in zip(charts, pair, strict=True):
+        assert chart["bars"] == len(run.report.requests)
+        assert 300 < chart["wide"] <= 390 and chart["outside"] == 0
+    # Three different colours of bars, and text that stands out from the page.
+    assert len({colours["read"], colours["write"], colours["fresh"]}) == 3
+    assert abs(light(colours["text"]) - light(colours["back"])) > 150
+    assert (light(colours["back"]) < 60) == (scheme == "dark")
+
+
+def light(colour: str) -> float:
+    """Return how light a colour such as `rgb(20, 23, 26)` is, from 0 to 255."""
+    return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
+
+
+DRAWN = """charts => charts.map(chart => {
+  const around = chart.getBoundingClientRect();
+  const bars = [...chart.querySelectorAll("rect")].map(bar => bar.getBoundingClientRect());
+  return {
+    bars: [...chart.querySelectorAll("g")].filter(
+      each => each.getBoundingClientRect().height > 1).length,
+    wide: around.width,
+    outside: bars.filter(bar => bar.left < around.left || bar.right > around.right + 1
+      || bar.top < around.top || bar.bottom > around.bottom).length,
+  };
+})"""
+
+COLOURS = """() => {
+  const made = (name) => {
+    const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    rect.setAttribute("class", name);
+    document.querySelector("svg").append(rect);
+    return getComputedStyle(rect).fill;
+  };
+  const body = getComputedStyle(document.body);
+  return { read: made("read"), write: made("write"), fresh: made("fresh"),
+           text: body.color, back: body.backgroundColor };
+}"""

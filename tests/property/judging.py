@@ -28,6 +28,7 @@ def rules(route: str) -> CacheRules:
         interval=None,
         lookback=cache.lookback,
         text_marks=cache.text_marks,
+        result_marks="tool" in cache.mark_roles,
         runs=("tool_use", "tool_result") if cache.runs else (),
         lifetime=float(cache.default_lifetime_s) or None,
     )

@@ -6,19 +6,32 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
-from tests.agent.stage import CLAUDE, LONG, Stage, body, fn, server, stage, thinking
+from tests.agent.stage import (
+    CLAUDE,
+    LONG,
+    Stage,
+    _record,  # pyright: ignore[reportPrivateUsage]
+    body,
+    fn,
+    server,
+    stage,
+    thinking,
+)
 from tests.property.judging import count, rules
 
 from addendum.agent.replay import replay
 from addendum.cache.figures import Totals, judge
 from addendum.cache.invariants import check
+from addendum.lab.records import rules_of
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolSchema
 from addendum.prompt.blocks import Native
 from addendum.prompt.marks import markable
+from addendum.routes import resolve
 from addendum.tools.functions import FunctionTool
 
 pytestmark = pytest.mark.anyio
@@ -193,6 +206,34 @@ async def test_the_static_part_is_marked_from_the_first_request_on(route: str) -
             assert any("ools" in path for path in places) and any("system" in p for p in places)
             # Another conversation of the agent reads it at once.
             assert session.sent[0].usage.cache_read
+        assert here.refused() == []
+
+
+@pytest.mark.parametrize("takes", [True, False], ids=["on results", "not on results"])
+async def test_marks_stand_on_results_only_where_the_route_takes_them(takes: bool) -> None:
+    """earendil-works/pi#584: a mark on a tool message was refused."""
+    route = resolve("openrouter:anthropic/claude-opus-5.5", environ={})
+    assert route.cache.mark_roles == ("system", "user", "tool")
+    roles = route.cache.mark_roles if takes else ("system", "user")
+    cache = msgspec.structs.replace(route.cache, mark_roles=roles)
+    async with stage(Script((loop("one", 4), loop("two", 2)))) as here:
+        agent = here.agent(route.name, **TEXTS)
+        own = msgspec.structs.replace(agent.route, cache=cache)
+        async with here.open(agent) as session:
+            session.use(own)
+            await session.run("one")
+            await session.run("two")
+            marked = [
+                message["role"]
+                for sent in session.sent
+                for message in body(sent)["messages"]
+                if found(message, "cache_control")
+            ]
+        assert ("tool" in marked) == takes and {"system", "user"} <= set(marked)
+        records = [_record(sent) for sent in here.sent]
+        assert check(records, rules_of(cache)) == ()
+        judged = judge(records, rules_of(cache), count).totals
+        assert judged.undeclared_misses == 0
         assert here.refused() == []
 
 

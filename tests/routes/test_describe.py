@@ -52,6 +52,8 @@ def test_every_entry_has_exactly_the_keys() -> None:
         "sglang",
         "llamacpp",
         "compatible",
+        "anthropic-compatible",
+        "responses-compatible",
     }
     for entry in entries:
         assert list(entry) == KEYS

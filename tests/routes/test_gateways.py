@@ -11,6 +11,9 @@ from addendum import encoding
 from addendum.agent.exchange import rejected_fields
 from addendum.cache.capture import route_of
 from addendum.errors import ConfigurationError, MissingCredential
+from addendum.lab.runner import run_scenario
+from addendum.lab.scenario_file import find
+from addendum.lab.server import open_lab
 from addendum.log.values import Config
 from addendum.prompt.rounds import _digest_id  # pyright: ignore[reportPrivateUsage]
 from addendum.routes import context, credentials, fields, resolve, weaker
@@ -172,3 +175,24 @@ def test_a_captured_request_is_nobodys_own_server() -> None:
     assert found is None or found.provider not in ("vllm", "sglang", "llamacpp", "azure-chat")
     found = route_of("https://api.moonshot.ai/v1/chat/completions", "openai_chat", "kimi-k3")
     assert found is not None and found.name == "moonshot:kimi-k3"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("name", "lab_name", "wire_name"),
+    [
+        ("anthropic-compatible:claude-sonnet-4-6", "anthropic", "anthropic_messages"),
+        ("responses-compatible:gpt-5.5", "openai", "openai_responses"),
+    ],
+)
+async def test_an_unknown_server_of_any_wire_is_a_route(
+    name: str, lab_name: str, wire_name: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="COMPATIBLE_BASE_URL"):
+        _ = resolve(name, environ={}).url
+    scenario = find("g2")
+    async with open_lab(scenario.script()) as lab:
+        run = await run_scenario(scenario, name, base_url=lab.base_url(lab_name))
+    assert (run.context.wire, run.context.projection) == (wire_name, "dispatch")
+    assert run.holds, run.violations[:3]
+    assert run.report.totals.undeclared_misses == 0

@@ -40,8 +40,10 @@ def jpeg(width: int = 2, height: int = 3) -> bytes:
 
 
 def gif(width: int = 4, height: int = 5) -> bytes:
-    """Return the frame of a GIF."""
-    return b"GIF89a" + struct.pack("<HH", width, height) + b"\0\0\0" + b";"
+    """Return a GIF with one picture."""
+    screen = struct.pack("<HH", width, height) + b"\0\0\0"
+    picture = b"," + struct.pack("<HHHH", 0, 0, width, height) + b"\0" + b"\x02\x02\x4c\x01\0"
+    return b"GIF89a" + screen + picture + b";"
 
 
 def webp(width: int = 6, height: int = 7) -> bytes:

@@ -59,7 +59,7 @@ def test_files_stand_beside_the_text_that_numbers_them() -> None:
         "before",
         f"[image 1: image/png, {len(png())} bytes]",
         "after",
-        "[image 2: image/gif, 14 bytes]",
+        "[image 2: image/gif, 29 bytes]",
         f"[document 3: application/pdf, {len(PDF)} bytes, file:///a.pdf]",
     ]
     assert [each.media_type for each in media] == ["image/png", "image/gif", "application/pdf"]

@@ -93,7 +93,7 @@ def test_a_server_is_switched_on_and_a_dispatched_call_approved(tab: Open) -> No
         expect(group.locator(".cost")).to_contain_text("0 of")
         group.get_by_role("switch").click()
         expect(group.get_by_role("switch")).to_have_attribute("aria-checked", "true")
-        expect(group.locator(".group-count")).to_contain_text("tools")
+        expect(group.locator("summary")).to_contain_text("12 tools")
         say(page, '/call git__git_add {"repo_path": ".", "files": ["notes.txt"]}')
         asked = page.locator("form.ask")
         expect(asked).to_contain_text("git__git_add")
@@ -126,7 +126,7 @@ def test_a_switch_to_chinese_changes_words_and_no_names(tab: Open) -> None:
         url = begin(page, "Hello. " * 200)
         page.locator("[data-switch=time]").click()
         expect(page.locator("[data-switch=time]")).to_have_attribute("aria-checked", "true")
-        expect(page.locator("[data-server=time] .group-count")).to_have_text("2 tools")
+        expect(page.locator("[data-server=time] summary")).to_contain_text("2 tools")
         say(page, "and now?")
         notice = page.locator(".node.notice")
         expect(notice).to_contain_text("Tools updated 2 added")
@@ -312,7 +312,7 @@ def test_no_page_has_serious_faults_of_access(tab: Open, theme: str) -> None:
     with tab("/", color_scheme=theme, bypass_csp=True) as page:
         url = begin(page, "Hello **there**. `code`\n\n- one\n\n```\nx\n```\n" * 20)
         page.locator("[data-switch=time]").click()
-        expect(page.locator("[data-server=time] .group-count")).to_have_text("2 tools")
+        expect(page.locator("[data-server=time] summary")).to_contain_text("2 tools")
         say(page, '/call time__get_current_time {"timezone": "Europe/Berlin"}')
         expect(page.locator("details.call").or_(page.locator("form.ask")).first).to_be_visible()
         faults: list[str] = []

@@ -275,6 +275,10 @@ async def test_a_message_is_edited_and_the_later_ones_go() -> None:
             assert await staged.post(f"{url}/again", body, 409)
         rewinds = [e for e in room.session.log.events if isinstance(e.data, Rewind)]
         assert len(rewinds) == 1
+        await staged.post(f"{url}/again", {"turn": 4})
+        await staged.quiet(url)
+        reasons = [e.data.reason for e in room.session.log.events if isinstance(e.data, Rewind)]
+        assert reasons == ["edit", "retry"]
 
 
 async def test_a_conversation_is_forked_at_a_turn() -> None:

@@ -164,3 +164,10 @@ def test_a_prompt_that_grows_only_grows_at_the_end() -> None:
     for before, after in pairwise(bodies):
         assert after.startswith(before[:-2])
         assert encoding.decode(after)
+
+
+@pytest.mark.parametrize("empty", ["", " \n"])
+def test_a_result_without_a_text_is_never_an_empty_part(empty: str) -> None:
+    blocks = (HUMAN, Use(3, 0, "c1", "a", "{}"), Result(4, 0, "c1", "a", empty))
+    assert said(*blocks)["messages"][-1]["content"] == empty
+    assert said(*blocks, renderer=Renderer(parts=True))["messages"][-1]["content"] == "(empty)"

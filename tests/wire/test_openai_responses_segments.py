@@ -142,6 +142,14 @@ def test_settings_that_count() -> None:
     def of(**more: Any) -> set[str]:
         return set(settings(encoding.encode({"model": "m", "input": [], **more})))
 
+    def digest(**options: str) -> str | None:
+        body = {"model": "m", "input": [], "prompt_cache_options": options}
+        return settings(encoding.encode(body)).get("prompt_cache_options")
+
+    # Diagnostics are asked of another response each time.
+    assert digest(comparison_response_id="r") is None
+    assert digest(ttl="12h", comparison_response_id="r") == digest(ttl="12h") != digest(ttl="30m")
+
     for more in ({"tool_choice": "none"}, {"stream": True}, {"store": False}, {"include": ["x"]}):
         assert of(**more) == {"model"}
     assert of(reasoning={"summary": "auto"}) == {"model"}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from addendum.lab.runner import run_scenario
-from addendum.lab.scenario_file import find
+from addendum.lab.scenario_file import bundled, find
 from addendum.lab.server import open_lab
 from addendum.routes import resolve
 
@@ -51,12 +52,15 @@ SAME_WIRES = (
 """Other speakers of the same wires. Kimi's system messages with tools are in no vendor's types."""
 
 OTHERS = ("wide", "prompt-and-tool", "empty-head", "tail", "redefine")
-PLAYED = [
+SAMPLE = [
     *((name, "g2") for name in ROUTES),
     *((name, scenario) for name in ONE_OF_EACH_WIRE for scenario in OTHERS),
     *((name, "redefine") for name in SAME_WIRES),
 ]
 """The long one everywhere; those that hold other shapes on one route of each wire."""
+
+EVERY = [(name, scenario) for name in (*ROUTES, *SAME_WIRES) for scenario in sorted(bundled())]
+PLAYED = EVERY if "ADDENDUM_EVERY" in os.environ else SAMPLE
 
 
 def settled(value: Any) -> Any:

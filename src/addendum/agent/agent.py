@@ -16,6 +16,7 @@ from msgspec import Struct
 from addendum import encoding
 from addendum.agent.approval import Approval, OnRedefinition
 from addendum.agent.compaction import Compaction
+from addendum.agent.firsts import FirstRequests
 from addendum.agent.hooks import Hook
 from addendum.agent.lifetime import LifetimeChoice
 from addendum.agent.session import Session
@@ -212,6 +213,7 @@ class Agent:
         self.transport = transport
         self.pool = pool
         self.clock = clock
+        self.firsts = FirstRequests()
         # What cannot be set up is told now, not in the middle of a turn.
         context(
             self.route,

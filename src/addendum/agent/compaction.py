@@ -14,7 +14,12 @@ from msgspec import Struct
 
 from addendum.agent.exchange import ask
 from addendum.agent.results import Notice, RequestDone, RequestFigures, StreamEvent
-from addendum.errors import ConfigurationError, ProviderError, UnsupportedContent
+from addendum.errors import (
+    ConfigurationError,
+    LimitReached,
+    ProviderError,
+    UnsupportedContent,
+)
 from addendum.log.approvals import AddedContext
 from addendum.log.events import (
     AssistantMessage,
@@ -25,10 +30,12 @@ from addendum.log.events import (
     Span,
     SystemMessage,
     ToolResult,
+    TurnStart,
     UserMessage,
 )
 from addendum.log.values import Usage
 from addendum.prompt.long_results import shown
+from addendum.wire.refusal import too_large
 
 if TYPE_CHECKING:
     from addendum.agent.session import Session
@@ -136,6 +143,7 @@ class Automatic:
         self._emit = emit
         self._figures = figures
         self._tried = False
+        self._made_room = False
 
     async def run(self, *, within: bool) -> None:
         """Compact if it is time to. Whatever comes of it, the turn goes on.
@@ -159,8 +167,44 @@ class Automatic:
         self._emit(Notice(f"compacting: {size:,} tokens, from {limit:,} on"))
         try:
             await compact(session, None, keep, emit=self._emit, figures=self._figures)
-        except (ProviderError, NoSummary, UnsupportedContent) as error:
+        except (ProviderError, NoSummary, UnsupportedContent, LimitReached) as error:
             self._emit(Notice(f"not compacted: {error}"))
+
+    async def make_room(self, error: ProviderError) -> None:
+        """Compact what stands in front of a turn that the model's window does not hold.
+
+        Args:
+            error: How the provider refused the turn's request.
+
+        Raises:
+            LimitReached: That was done already, or cannot be done: the turn has to end.
+            ProviderError: The very error, if the agent compacts nothing by itself.
+        """
+        session = self._session
+        if session.agent.compaction is None:
+            raise error
+        nodes = session.log.surface.nodes
+        front = replaceable(nodes, 1)
+        if self._made_room or not any(isinstance(node.data, AssistantMessage) for node in front):
+            raise _too_long(session, "this turn alone is") from error
+        self._made_room = self._tried = True
+        self._emit(Notice("compacting: the turn does not fit behind what stands in front of it"))
+        own = next(
+            event.seq for event in reversed(session.log.events) if isinstance(event.data, TurnStart)
+        )
+        try:
+            await compact(session, None, 1, emit=self._emit, figures=self._figures, until=own)
+        except (ProviderError, NoSummary, UnsupportedContent, LimitReached) as failed:
+            raise _too_long(session, "the conversation is") from failed
+
+
+def _too_long(session: Session, what: str) -> LimitReached:
+    return LimitReached(
+        f"{what} larger than the window of {session.route.name}; go back with session.rewind() "
+        "and ask for less at once, lower Limits(shown_bytes=...), or use a model with more room",
+        session=session.id,
+        route=session.route.name,
+    )
 
 
 class NoSummary(ConfigurationError):
@@ -174,6 +218,7 @@ async def compact(
     *,
     emit: Callable[[StreamEvent], None] = lambda _: None,
     figures: list[RequestFigures] | None = None,
+    until: int | None = None,
 ) -> str:
     """Replace all but the newest turns by a summary, asking the model for one if none is given.
 
@@ -183,10 +228,12 @@ async def compact(
         keep_turns: How many of the newest turns stay.
         emit: Told of notices and figures.
         figures: Takes the figures of the request.
+        until: Seq of the first event that the request for a summary says nothing of.
 
     Raises:
         ConfigurationError: There is nothing to compact, or the summary given says nothing.
         NoSummary: What the model gave is none. All stays as it was, and the log says why.
+        LimitReached: Not even the request for a summary fits. All stays as it was.
         ProviderError: The request failed. All stays as it was, and the log says why.
     """
     log = session.log
@@ -195,7 +242,8 @@ async def compact(
         raise ConfigurationError("there is nothing to compact yet", session=session.id)
     usage, route = Usage(), None
     if summary is None:
-        summary, usage = await _asked(session, nodes, emit, [] if figures is None else figures)
+        taken = [] if figures is None else figures
+        summary, usage = await _asked(session, nodes, emit, taken, until)
         route = session.route.name
     elif not summary.strip():
         raise ConfigurationError("the summary says nothing; give one with text", session=session.id)
@@ -211,6 +259,7 @@ async def _asked(
     nodes: Sequence[Event],
     emit: Callable[[StreamEvent], None],
     figures: list[RequestFigures],
+    until: int | None,
 ) -> tuple[str, Usage]:
     context = session.current_context()
     session.requests.log_context(context)
@@ -229,11 +278,14 @@ async def _asked(
             figures,
             lambda _: None,
             purpose="compaction",
+            until=until,
         )
     except (ProviderError, UnsupportedContent) as error:
         await _failed(session, CompactionFailed(str(error)))
+        if isinstance(error, ProviderError) and too_large(error):
+            raise _too_long(session, "the conversation is") from error
         raise
-    size = sum(_size(node) for node in nodes)
+    size = sum(_size(node, context.shows) for node in nodes)
     why = ""
     if not answer.text.strip():
         why = "the model gave no summary"
@@ -252,14 +304,20 @@ async def _failed(session: Session, event: CompactionFailed) -> None:
     await session.flush()
 
 
-def _size(node: Event) -> int:
-    """Return about how many bytes a node has in a request."""
+def _size(node: Event, shows: Sequence[str]) -> int:
+    """Return about how many bytes a node has in a request, its files included.
+
+    Args:
+        node: The node.
+        shows: Media types that the request shows.
+    """
     data = node.data
     if isinstance(data, AssistantMessage):
         own = sum(len(bytes(raw)) for raw in data.native)
         return own or len(data.text.encode()) + sum(len(call.arguments) for call in data.calls)
     if isinstance(data, ToolResult):
-        return len(shown(data.text, data.shown).encode())
+        files = sum(len(file.data) for file in data.media if file.media_type in shows)
+        return len(shown(data.text, data.shown).encode()) + files
     if isinstance(data, UserMessage | AddedContext | ServerInstructions | CompactionSummary):
         return len(data.text.encode())
     return 0

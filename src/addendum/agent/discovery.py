@@ -1,9 +1,10 @@
-"""What searches have found in a session: deferred tools that may be told as additions.
+"""What a session has found: deferred tools that may be told as additions.
 
 A result of `tool_search` stays in the log as the model reads it, behind whatever hooks made of it,
-so it says which definitions the model has seen. On a route with native tool changes the next step
-tells those tools as additions, and they are called by name from then on. A dispatch route binds
-nothing: what was found is called through the dispatcher.
+so it says which definitions the model has seen. A tool that the model called by its name without
+being shown it is found as well: from then on the history names it. On a route with native tool
+changes the next step tells those tools as additions, and they are called by name from then on. A
+dispatch route binds nothing: what was found is called through the dispatcher.
 """
 
 from __future__ import annotations
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
     from addendum.agent.session import Session
 
 
+_UNKNOWN = ("E4", "UNKNOWN_TOOL")
+"""What a call of a tool that there was not is answered with."""
+
+
 class Found:
-    """The names that searches have shown so far; follows the log.
+    """The names that searches have shown so far, and those that were called; follows the log.
 
     A rewind or a compaction takes nothing back: what a session has found is found for good.
     """
@@ -37,12 +42,12 @@ class Found:
         """Take in what is new in the log and return the names."""
         for event in events[self._read :]:
             data = event.data
-            if (
-                isinstance(data, ToolResult)
-                and data.name == TOOL_SEARCH_NAME
-                and not data.is_error
-                and (names := shown(data.text))
-            ):
+            if not isinstance(data, ToolResult):
+                continue
+            if data.name != TOOL_SEARCH_NAME:
+                if data.code not in _UNKNOWN and data.name not in self._names:
+                    self._names |= {data.name}
+            elif not data.is_error and (names := shown(data.text)):
                 self._names |= set(names)
         self._read = len(events)
         return self._names

@@ -39,10 +39,12 @@ async def ask(
     *,
     purpose: RequestPurpose = "turn",
     fed: Callable[[Parser], None] | None = None,
+    until: int | None = None,
 ) -> tuple[Answer, RequestContext]:
     """Prepare and send a request; once more in a weaker form if its tool changes are refused.
 
-    Once more without the reasoning of earlier answers, too, if that is what is refused.
+    Once more without the reasoning of earlier answers, too, if that is what is refused. With
+    `until`, it says nothing of the events from that seq on.
 
     Returns:
         The answer, and what the request it answers was rendered with.
@@ -52,11 +54,14 @@ async def ask(
     config = session.config() if purpose == "turn" or header is None else header.header.config
     reasons = True
     for _ in range(4):
-        ready = session.requests.prepare(session.route, context, config, purpose=purpose)
+        ready = session.requests.prepare(
+            session.route, context, config, purpose=purpose, until=until
+        )
+        answered = False
         try:
-            return await exchange(
-                session, ready, emit, keep, figures, purpose=purpose, fed=fed
-            ), context
+            answer = await exchange(session, ready, emit, keep, figures, purpose=purpose, fed=fed)
+            answered = True
+            return answer, context
         except ProviderError as error:
             failed(error)
             if reasons and refuses_reasoning(error):
@@ -74,6 +79,8 @@ async def ask(
             emit(Notice(f"{context.route} refused tool changes; going on by {softer.projection}"))
             context = softer
             session.requests.log_context(context)
+        finally:
+            session.agent.firsts.end(ready.head, answered=answered)
     raise ProviderRefused(
         f"{context.route} refuses every form of tool changes; use another route",
         session=session.id,
@@ -95,7 +102,9 @@ async def exchange(
     log = session.log
     await session.flush()
     for found in ready.breaks:
-        emit(Notice(f"the cache prefix breaks: {found.reason}"))
+        whole = found.at == "none"
+        what = "the cache holds less than it could" if whole else "the cache prefix breaks"
+        emit(Notice(f"{what}: {found.reason}"))
     sent: Sent | None = None
     if session.agent.record:
         sent = Sent(

@@ -33,9 +33,11 @@ class FirstRequests:
         """Note what became of it.
 
         Args:
-            head: As for `begin`.
+            head: As for `begin`; empty if none began.
             answered: Whether its answer came whole.
         """
+        if not head:
+            return
         self._flying[head] -= 1
         if answered:
             self._answered.add(head)

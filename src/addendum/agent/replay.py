@@ -151,7 +151,10 @@ def _again(
         raise _lost(log, event, data, "no header stands in front of it")
     floor = reasoning_floor(log.rare, context.route)
     instruction = INSTRUCTIONS.get(data.purpose)
-    prompt = line.projector.prompt(log, instruction=instruction, floor=floor)
+    projector = line.projector
+    if data.until is not None:
+        log, projector = log.until(data.until), Projector(context, line.projector.facts)
+    prompt = projector.prompt(log, instruction=instruction, floor=floor)
     body = line.renderer.body(prompt, header.header.config)
     first = log.surface.nodes[0].data if log.surface.nodes else None
     static = first.static if isinstance(first, SystemMessage) else ""
@@ -185,6 +188,7 @@ def _again(
         declared=declared,
         # To a judge all is one that no turn goes on from.
         purpose="turn" if data.purpose == "turn" else "compaction",
+        caching=context.caching,
     )
     flags = () if context.wire != "anthropic_messages" else betas(prompt, line.route.block_betas)
     return Replayed(record, event.seq, flags, dead_bytes(prompt, header.header.tools))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from addendum.agent.firsts import FirstRequests
 from addendum.errors import StreamBroken
 from addendum.log.events import (
     AssistantMessage,
@@ -86,12 +87,14 @@ class Ready(Struct, frozen=True):
         prompt: What it says.
         breaks: Breaks declared for it.
         number: Its number.
+        head: What the first request of a conversation shares with others, where they are watched.
     """
 
     request: WireRequest
     prompt: Prompt
     breaks: tuple[CacheBreak, ...]
     number: int
+    head: str = ""
 
 
 class _Line:
@@ -110,10 +113,18 @@ class Requests:
     Args:
         log: The session's log.
         clock: Seconds since the epoch.
+        firsts: The agent's first requests; whoever sends one has to say when it has ended.
     """
 
-    def __init__(self, log: SessionLog, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        log: SessionLog,
+        *,
+        clock: Callable[[], float] = time.time,
+        firsts: FirstRequests | None = None,
+    ) -> None:
         self._log = log
+        self._firsts = firsts
         self._clock = clock
         self._lines: dict[str, _Line] = {}
         self._number = 0
@@ -186,6 +197,7 @@ class Requests:
         config: Config,
         *,
         purpose: RequestPurpose = "turn",
+        until: int | None = None,
     ) -> Ready:
         """Project, compare, declare, render; and log that the request is about to leave.
 
@@ -194,6 +206,7 @@ class Requests:
             context: What its epoch recorded.
             config: Sampling settings.
             purpose: What for; any but a turn's ends with an instruction of ours.
+            until: Seq of the first event that it says nothing of; all is said if None.
 
         Raises:
             UnsupportedContent: The history cannot be said on this route.
@@ -202,14 +215,21 @@ class Requests:
         log, instruction = self._log, INSTRUCTIONS.get(purpose)
         self._scan()
         line = self._line(route, context)
-        prompt = self._project(line, route, instruction)
+        prompt = self._project(line, route, instruction, until)
         breaks = self._declare(route, line, prompt, config)
         if any(found.drops_reasoning for found in breaks):
-            prompt = self._project(line, route, instruction)
+            prompt = self._project(line, route, instruction, until)
         body = line.renderer.body(prompt, config)
         framing = wire(route.wire).framing
         headers = _headers(route, prompt, body, framing)
         seq, _ = self._contexts[route.name]
+        head = ""
+        if self._firsts is not None and not self._number and context.caching:
+            head = f"{route.full_name} {route.endpoint.base_url} {prompt.cache_key}"
+            if self._firsts.begin(head) and route.cache.kind != "none":
+                together = CacheBreak("concurrent first requests", route.name, "none")
+                log.append(together)
+                breaks = (*breaks, together)
         self._number += 1
         log.append(
             RequestSent(
@@ -220,6 +240,7 @@ class Requests:
                 seq,
                 log.surface.generation,
                 purpose,
+                until,
             )
         )
         if instruction is None:
@@ -235,11 +256,17 @@ class Requests:
             prompt,
             breaks,
             self._number,
+            head,
         )
 
-    def _project(self, line: _Line, route: Route, instruction: str | None) -> Prompt:
+    def _project(
+        self, line: _Line, route: Route, instruction: str | None, until: int | None
+    ) -> Prompt:
         self._scan()
         floor = self._floors.get(route.name, -1)
+        if until is not None:
+            earlier = Projector(line.context, facts(route))
+            return earlier.prompt(self._log.until(until), instruction=instruction, floor=floor)
         return line.projector.prompt(self._log, instruction=instruction, floor=floor)
 
     def encoded(self, route: str) -> int:

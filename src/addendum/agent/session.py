@@ -29,12 +29,7 @@ from addendum.agent.streaming import streamed
 from addendum.agent.tools import SessionTools
 from addendum.agent.turn import Turn
 from addendum.errors import ConfigurationError
-from addendum.log.events import (
-    RequestContext,
-    ToolPolicy,
-    ToolResult,
-    ToolSwitch,
-)
+from addendum.log.events import RequestContext, ToolPolicy, ToolResult, ToolSwitch
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store
 from addendum.log.values import Config, ToolSchema, Usage
@@ -86,7 +81,7 @@ class Session:
         self.turn_instructions = agent.turn_instructions
         self.state: dict[str, Any] = {}
         self.sent: list[Sent] = []
-        self.requests = Requests(log, clock=agent.clock)
+        self.requests = Requests(log, clock=agent.clock, firsts=agent.firsts)
         self.tools = SessionTools(self)
         self.prompts = SessionPrompts(self)
         self.head: tuple[ToolSchema, ...] = ()
@@ -357,7 +352,7 @@ class Session:
             ConfigurationError: The model does not see this turn, or as `run`; nothing is cut.
             AddendumError: As `run`; the old turns stay cut.
         """
-        return await self._again(numbered(self.log, turn), text, "edit")
+        return await self._again(numbered(self.log, turn), text, "edit", _ignore)
 
     async def retry(self) -> TurnResult:
         """Ask the last message again: cut its turn, however it ended, and run it anew.
@@ -367,11 +362,26 @@ class Session:
             AddendumError: As `run`; the old turn stays cut.
         """
         last = newest(self.log, 1)
-        return await self._again(last, last.text, "retry")
+        return await self._again(last, last.text, "retry", _ignore)
 
-    async def _again(self, first: Live, text: str, reason: Literal["edit", "retry"]) -> TurnResult:
+    async def stream_again(self, turn: int, text: str | None = None) -> AsyncGenerator[StreamEvent]:
+        """As `edit`, or as `retry` of any turn if `text` is None; gives events as `stream` does."""
+        first = numbered(self.log, turn)
+        said, reason = (first.text, "retry") if text is None else (text, "edit")
+        work = streamed(self._tasks, lambda tell: self._again(first, said, reason, tell))
+        async with aclosing(work) as events:
+            async for event in events:
+                yield event
+
+    async def _again(
+        self,
+        first: Live,
+        text: str,
+        reason: Literal["edit", "retry"],
+        tell: Callable[[StreamEvent], None],
+    ) -> TurnResult:
         with self._one_at_a_time():
-            turn = Turn(self, _ignore)
+            turn = Turn(self, tell)
             turn.check(text)
             cut(self.log, first, reason)
             return await turn.run(text)

@@ -30,7 +30,7 @@ from addendum.log.events import (
 from addendum.routes import credentials
 from addendum.tools.registry import Snapshot
 from addendum.wire.answer import Answer, Parser
-from addendum.wire.refusal import one_line
+from addendum.wire.refusal import one_line, too_large
 
 if TYPE_CHECKING:
     from addendum.agent.approval import Decisions
@@ -175,7 +175,15 @@ class Turn:
             snapshot, context = await self._prepare(text if step == 1 else None)
             self._early = session.early(self._emit, snapshot)
             try:
-                answer, context = await self._ask(context)
+                try:
+                    answer, context = await self._ask(context)
+                except ProviderError as error:
+                    if not too_large(error):
+                        raise
+                    # Nothing of it was answered: the next step asks again, behind a summary.
+                    log.append(StepEnd(turn, step))
+                    await self._compacting.make_room(error)
+                    continue
                 batch = Batch(session, self._emit, snapshot, context, self._early)
                 planned, message = batch.understand(answer)
                 log.append(message)

@@ -48,7 +48,7 @@ def marks_are_legal(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
     if rules.kind == "boundaries" and not reading.explicit_only:
         limit -= 1  # the implicit boundary is one of them
     marked = [each for each in reading.segments if each.marks]
-    closed = beside_tools(reading.segments) if rules.text_marks else frozenset[int]()
+    closed = unmarked(reading.segments, rules)
     total = sum(each.marks for each in marked)
     if total > limit:
         yield violation("V4", reading, marked[-1].path, f"{total} marks, but {limit} are taken")
@@ -63,8 +63,16 @@ def marks_are_legal(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
         short = short or each.mark == "5m"
 
 
-def beside_tools(segments: Sequence[Segment]) -> frozenset[int]:
-    """Return the identities of tools, and of segments whose message holds a call or a result."""
+def unmarked(segments: Sequence[Segment], rules: CacheRules) -> frozenset[int]:
+    """Return the identities of segments on which a route takes no mark.
+
+    They are the tools, and segments whose message holds a call or a result, where marks stand on
+    text alone; and the results, where those take none.
+    """
+    if not rules.text_marks:
+        if rules.result_marks:
+            return frozenset()
+        return frozenset(id(each) for each in segments if each.answers or each.role == "tool")
     busy = {each.message for each in segments if each.opens or each.answers}
     return frozenset(id(each) for each in segments if each.kind == "tool" or each.message in busy)
 
@@ -88,7 +96,8 @@ class Names:
     that stayed when declarations began anew may name what was declared when they were made: over
     a compaction or a new head, and by reference over any series. On any route
     a call may name one of our own two tools that an earlier request declared, and a name of which
-    its result says that there is no such tool: the history tells it as it happened.
+    its result says that there is no such tool: the history tells it as it happened. Where a change
+    in mid-run waits for the next message, so does the definition of what is called unseen.
     """
 
     def __init__(self) -> None:
@@ -104,14 +113,22 @@ class Names:
         calls = self._seen.setdefault(record.session, set())
         if any(_declares_anew(record, each) for each in record.declared):
             old |= calls
+        if record.definitions == "by-reference" and any(
+            each.reason == "route changed" for each in record.declared
+        ):
+            # What was called on another route is spelled otherwise here.
+            old |= {hash(each.key) for each in reading.segments if each.uses}
         strict = record.strategy in ("in-history", "dispatch")
-        now = {each.defines for each in reading.segments if each.kind == "tool"}
-        for each in reading.segments:
+        late = record.strategy == "addition-only" and record.definitions == "by-value"
+        now = {each.defines for each in reading.segments if late or each.kind == "tool"}
+        said = [at for at, each in enumerate(reading.segments) if _is_said(each)]
+        waits = max(said, default=-1) if late else len(reading.segments)
+        for at, each in enumerate(reading.segments):
             if each.defines:
                 now.add(each.defines)
             for name in each.uses:
                 excused = not strict or hash(each.key) in old or name in _OWN
-                if name in now or (excused and name in before):
+                if name in now or (excused and name in before) or at > waits:
                     continue
                 if not each.opens or not _was_unknown(reading, each.opens, name):
                     text = f"tool {name!r} is named, but neither declared nor defined here"
@@ -119,6 +136,10 @@ class Names:
             if each.uses:
                 calls.add(hash(each.key))
         before |= now
+
+
+def _is_said(segment: Segment) -> bool:
+    return segment.kind == "message" and segment.role == "user" and not segment.answers
 
 
 def _declares_anew(record: RequestRecord, declared: Declared) -> bool:
@@ -189,7 +210,8 @@ def tail_stands(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
 
     Moved and kept: right in front of the newest human message (kept: or right behind it; on
     OpenRouter's first turn behind it). Scoped: behind that message and again behind each later
-    user message of the turn. Requests without instructions, and compactions, are left alone.
+    user message of the turn. Without caching: in the system text. Requests without instructions,
+    and compactions, are left alone.
     """
     record = reading.record
     if not record.tail_text or record.purpose == "compaction":
@@ -197,6 +219,11 @@ def tail_stands(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
     spoken = [each for each in reading.segments if each.type != "message"]
     body = parse(record.body)
     texts = [text_of(fields(resolve(body, each.path))) for each in spoken]
+    if not record.caching:
+        system = [text for text, each in zip(texts, spoken, strict=True) if each.kind == "system"]
+        if not any(record.tail_text in text for text in system):
+            yield violation("V7", reading, "", "the instructions are not in the system text")
+        return
     carriers = [
         at
         for at, each in enumerate(spoken)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
 
 from addendum.cache.record import Declared, RequestRecord
+from addendum.cache.secrets import split
 from addendum.errors import AddendumError, ContentError
 from addendum.log.values import Definitions, Projection, TailMode, Usage
 from addendum.routes import Route, resolve
@@ -87,7 +88,7 @@ class Capture(Struct, frozen=True):
 
 def asks_model(url: str, body: Any) -> bool:
     """Say whether a request asks a model for an answer, by its address and decoded body."""
-    path = urlsplit(url).path if url else ""
+    path = split(url).path if url else ""
     if any(part in path for part in _NO_PROMPT):
         return False
     value = fields(body)
@@ -120,7 +121,7 @@ def wire_of(url: str, headers: Mapping[str, str], body: Json) -> str:
             "it is no request to a model, which has a list `messages`, `input` or `contents`; "
             "capture whole bodies"
         )
-    path = urlsplit(url).path.rstrip("/") if url else ""
+    path = split(url).path.rstrip("/") if url else ""
     if path.endswith("/chat/completions"):
         return CHAT
     if path.endswith(("/converse", "/converse-stream")) or _looks_converse(body):
@@ -152,7 +153,7 @@ def _looks_anthropic(body: Json) -> bool:
 
 def model_of(url: str, body: Json) -> str:
     """Return the model that a request asks: two wires name it in the address."""
-    found = _MODEL.search(urlsplit(url).path) if url else None
+    found = _MODEL.search(split(url).path) if url else None
     return str(body.get("model") or (unquote(found.group(1)) if found else ""))
 
 
@@ -162,11 +163,11 @@ def route_of(url: str, wire: str, model: str) -> Route | None:
     The host decides where it is a provider's own; else the first provider on this wire that
     knows the model. A gateway does not change how a model caches.
     """
-    host = urlsplit(url).hostname if url else None
+    host = split(url).hostname if url else None
     candidates = [each for each in providers().values() if each.wire == wire]
-    candidates.sort(key=lambda each: host != urlsplit(each.endpoint.base_url).hostname)
+    candidates.sort(key=lambda each: host != split(each.endpoint.base_url).hostname)
     for provider in candidates:
-        own = host is not None and host == urlsplit(provider.endpoint.base_url).hostname
+        own = host is not None and host == split(provider.endpoint.base_url).hostname
         if not own and (provider.endpoint.key_optional or not provider.endpoint.base_url):
             continue  # Anybody's server or deployment: its models can be anything.
         if not own and provider.row(model) is provider.row(_NOBODYS):

@@ -23,6 +23,9 @@ from addendum.wire.segment import Json, fields, objects
 MAX_YAML = 32 * 1024 * 1024
 """Bytes that a YAML file may have: it is read a hundred times slower."""
 
+MAX_UNFOLDED = 8 * MAX_YAML
+"""Bytes that it may have when each reference in it is replaced by what it stands for."""
+
 
 def body_of(value: Any) -> bytes | None:
     """Return a body's bytes: an object is written compactly in its own key order."""
@@ -184,9 +187,41 @@ def read_yaml(name: Path, data: bytes) -> Json:
         )
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return fields(yaml.load(data, Loader=loader))
+        value = yaml.load(data, Loader=loader)
+        _refuse_unfolding(name, value)
+        return fields(value)
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None)
         line = 1 if mark is None else min(mark.line + 1, len(data.splitlines()))
         what = getattr(error, "problem", None) or type(error).__name__
         raise ContentError(f"{name}:{line}: not valid YAML: {what}") from error
+
+
+def _refuse_unfolding(name: Path, value: Any) -> None:
+    """Refuse references that stand for themselves or for far more than was written.
+
+    Raises:
+        ContentError: There are such references.
+    """
+    sizes: dict[int, int] = {}
+
+    def size(each: Any) -> int:
+        if isinstance(each, str | bytes):
+            return len(each) + 2
+        if not isinstance(each, dict | list | tuple | set):
+            return 4
+        known = sizes.get(id(cast(Any, each)))
+        if known == 0:
+            raise ContentError(f"{name}: a reference in it stands for itself; record as JSON")
+        if known is not None:
+            return known
+        sizes[id(cast(Any, each))] = 0
+        held = cast(Json, each)
+        parts = [*held.keys(), *held.values()] if isinstance(each, dict) else held
+        total = sizes[id(cast(Any, each))] = 2 + sum(map(size, parts))
+        return total
+
+    if size(value) > MAX_UNFOLDED:
+        raise ContentError(
+            f"{name}: its references stand for more than {MAX_UNFOLDED:,} bytes; record as JSON"
+        )

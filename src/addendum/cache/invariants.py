@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from addendum.cache.bodies import (
     Names,
     Violation,
-    beside_tools,
     calls_are_answered,
     marks_are_legal,
     tail_stands,
+    unmarked,
     violation,
 )
 from addendum.cache.expected import Earlier, session_base
@@ -108,7 +108,7 @@ class Checker:
                 broken += alone(reading, rules)
         if "V9" in self._only:
             broken += self._compactions.setdefault(place, _Compactions()).see(reading)
-        if "V10" in self._only and rules.kind in ("marks", "boundaries"):
+        if "V10" in self._only and record.caching and rules.kind in ("marks", "boundaries"):
             broken += prefix_is_reached(reading, self._earlier, rules)
             self._earlier.add(reading)
         return broken
@@ -136,7 +136,8 @@ def tools_stay(before: Reading, after: Reading) -> Iterator[Violation]:
     # By value a redefinition is declared only where a name can never be defined again (Kimi).
     reasons = _NEW_HEAD if record.strategy == "dispatch" else _NEW_HEAD | {"redefinition"}
     allowed = any(
-        each.at == "tools" and (each.reason in reasons or not fixed) for each in record.declared
+        each.at in ("tools", "settings") and (each.reason in reasons or not fixed)
+        for each in record.declared
     )
     if not allowed:
         path = new[place].path if place < len(new) else "tools"
@@ -175,8 +176,8 @@ class _Compactions:
 
     def __init__(self) -> None:
         self._compacted = False
-        self._carrier: Segment | None = None
-        self._latest = ""
+        self._carrier: tuple[str, ...] = ()
+        self._latest: tuple[str, ...] = ()
 
     def see(self, reading: Reading) -> Iterator[Violation]:
         """Yield what the next request of a conversation on a route breaks."""
@@ -184,19 +185,17 @@ class _Compactions:
         if record.purpose == "compaction":
             self._compacted = self._compacted or record.status == "answered"
             return
-        first = next((each for each in _lasting(reading) if each.kind == "message"), None)
+        path, first = _first_message(reading)
         if any(each.reason == "compaction" for each in record.declared):
             # A summary may also be given by hand: then no request of its own went before.
-            if not self._compacted and first is not None and first.key == self._latest:
+            if not self._compacted and first and first == self._latest:
                 yield violation("V9", reading, "", "a compaction breaks the prefix a second time")
             self._compacted, self._carrier = False, first
             # A request that nobody answered leaves its break to the next one.
-            answered = record.status == "answered"
-            self._latest = first.key if answered and first is not None else ""
+            self._latest = first if record.status == "answered" else ()
         elif record.declared:
-            self._carrier = None
-        elif self._carrier is not None and (first is None or first.key != self._carrier.key):
-            path = "" if first is None else first.path
+            self._carrier = ()
+        elif self._carrier and first != self._carrier:
             yield violation("V9", reading, path, "the message behind the compaction differs")
 
 
@@ -222,7 +221,7 @@ def prefix_is_reached(reading: Reading, earlier: Earlier, rules: CacheRules) -> 
 
 def _unmarked_ends(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
     rendered = reading.rendered
-    closed = beside_tools(rendered) if rules.text_marks else frozenset[int]()
+    closed = unmarked(rendered, rules)
     own = [
         at
         for at, each in enumerate(rendered)
@@ -293,6 +292,15 @@ def _in_front(old: Sequence[Segment], declared: Sequence[Declared]) -> int:
         elif each.at.startswith("messages["):
             ends += [at for at, one in enumerate(old) if one.message == each.at][:1]
     return min(ends)
+
+
+def _first_message(reading: Reading) -> tuple[str, tuple[str, ...]]:
+    """Return where the first user message stands, and what it consists of."""
+    users = [each for each in _lasting(reading) if each.kind == "message" and each.role == "user"]
+    if not users:
+        return "", ()
+    first = users[0]
+    return first.path, tuple(each.key for each in users if each.message == first.message)
 
 
 def _difference(old: Sequence[Segment], new: Sequence[Segment]) -> int | None:

@@ -66,6 +66,8 @@ class RequestRecord(Struct, frozen=True):
         static_blocks: Prompt texts at the front that are the same in every conversation.
         declared: Breaks logged before it was sent.
         purpose: `turn` or `compaction`.
+        caching: Whether the provider's cache is used; without it no mark is set, and the turn's
+            instructions stand in the system text.
     """
 
     n: int
@@ -89,6 +91,7 @@ class RequestRecord(Struct, frozen=True):
     static_blocks: int = 1
     declared: tuple[Declared, ...] = ()
     purpose: Literal["turn", "compaction"] = "turn"
+    caching: bool = True
 
 
 class Reading(Struct, frozen=True):

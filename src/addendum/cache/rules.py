@@ -42,6 +42,7 @@ class CacheRules(Struct, frozen=True):
         max_marks: Marks that a request may carry; in `boundaries` the implicit one counts.
         text_marks: Whether marks are taken only on prompt text and in messages that hold nothing
             but text (`marks`).
+        result_marks: Whether a result may carry a mark (`marks`).
         lifetimes: Seconds an entry lives by the mark that wrote it (`marks`).
         lifetime: Seconds an entry lives otherwise; None if it is not known to end.
         fresh: Tokens at a prompt's end that are evaluated each time, whatever is stored.
@@ -59,6 +60,7 @@ class CacheRules(Struct, frozen=True):
     runs: tuple[str, ...] = ("tool_use", "tool_result")
     max_marks: int = 4
     text_marks: bool = False
+    result_marks: bool = True
     lifetimes: tuple[tuple[str, float], ...] = (("5m", 300.0), ("1h", 3600.0))
     lifetime: float | None = None
     fresh: int = 0

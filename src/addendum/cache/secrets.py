@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from typing import Any, cast
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from addendum.wire.segment import fields, objects
 
@@ -70,6 +70,16 @@ def kept_headers(value: Any) -> dict[str, str]:
 
 
 def bare_address(url: str) -> str:
-    """Return an address without user and query, where credentials may stand."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    """Return an address without user, query and what has the form of a key."""
+    parts = split(url)
+    return masked(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))
+
+
+def split(url: str) -> SplitResult:
+    """Return the parts of an address; all are empty if it is none."""
+    try:
+        found = urlsplit(url)
+        _ = found.hostname, found.port
+    except ValueError:
+        return SplitResult("", "", "", "", "")
+    return found

@@ -17,7 +17,6 @@ from addendum.cli.chat_approval import AskMode, rules
 from addendum.cli.stored import read_log
 from addendum.errors import ConfigurationError
 from addendum.log.events import RequestContext, SystemMessage
-from addendum.log.session_log import SessionLog
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.probed import overlaid, read
 from addendum.tools.mcp_file import read_mcp_file
@@ -111,7 +110,7 @@ async def opened(wanted: Wanted) -> AsyncGenerator[Room]:
         )
         session = await stack.enter_async_context(agent.open(session_id, store=wanted.store))
         if text is None:
-            session.instructions = _prompt_of(session.log)
+            keep_prompt(session)
         yield Room(wanted, session, find)
 
 
@@ -158,12 +157,13 @@ async def _last_route(wanted: Wanted) -> tuple[str, str]:
     raise ConfigurationError(f"session {row.id} was on no route yet; give --route")
 
 
-def _prompt_of(log: SessionLog) -> str:
-    """Return the static text that the session has, so that going on with it changes nothing."""
-    for node in reversed(log.surface.nodes):
+def keep_prompt(session: Session) -> None:
+    """Have a session go on with the prompt that it has, whatever new ones begin with."""
+    for node in reversed(session.log.surface.nodes):
         if isinstance(node.data, SystemMessage) and not node.data.empty:
-            return node.data.static
-    return ""
+            session.instructions = node.data.static
+            session.conversation_instructions = node.data.conversation
+            return
 
 
 def instructions_of(text: str) -> str:

@@ -10,6 +10,9 @@ from addendum.cli.probe import probe
 from addendum.cli.terminal import json_option, line, print_json, table, wrapped
 from addendum.routes import describe
 
+_NAME = 300
+"""Characters of a route's name: a name that is cut is none."""
+
 
 class ListOrProbe(click.Group):
     """A group whose arguments are those of `list` unless they begin with `probe`."""
@@ -50,7 +53,7 @@ def list_routes(name: str | None, as_json: bool) -> None:
 def _table(found: list[dict[str, Any]]) -> str:
     rows = [
         [
-            line(each["route"], 40),
+            line(each["route"], _NAME),
             each["tool_update"] or "dispatch",
             each["cache"]["kind"],
             each["certainty"],

@@ -24,6 +24,7 @@ from addendum.cli.terminal import (
     store_option,
     style,
     width,
+    wrapped,
 )
 from addendum.log import codec
 from addendum.log.approvals import AddedContext, ApprovalAsked, ApprovalDecided, ToolRedefined
@@ -55,6 +56,12 @@ from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import ToolSchema, Usage
 
 _ANSWERS = (AssistantMessage, CompactionSummary, CompactionFailed, CacheKept)
+
+_WHOLE = ("request", "route")
+"""What is never cut: it names routes."""
+
+_FIGURES = 600
+"""Characters of it, at most."""
 
 _NAMES = 20
 """Names of tools that are told of one change."""
@@ -122,8 +129,11 @@ def _print(told: tuple[int, str, str], wide: int) -> None:
     seq, what, text = told
     if what == "turn":
         click.echo(style(line(f"turn {text}", wide), bold=True))
-    else:
-        click.echo(f"{seq:>6}  {what:8}  {line(text, wide - 18)}")
+        return
+    begins = f"{seq:>6}  {what:8}  "
+    whole = line(text, _FIGURES) if what in _WHOLE else line(text, wide - len(begins))
+    said = begins + whole
+    click.echo(said if len(said) <= wide else wrapped(said, len(begins)))
 
 
 def requests(log: SessionLog) -> list[dict[str, Any]]:

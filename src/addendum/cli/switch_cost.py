@@ -2,13 +2,14 @@
 
 Sizes are those that the provider reported for the last request on the route. Rebinding puts a new
 tool list in front of everything: what that request left in the cache would be read again, unless
-an earlier request with that very list is still there.
+an earlier request with that very list is still there and the conversation still begins with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import cast
 
 from msgspec import Struct
 
@@ -23,6 +24,8 @@ from addendum.log.values import ToolSchema, Usage
 from addendum.tools.registry import Snapshot
 
 _LIFETIMES = {"5m": 300, "1h": 3600}
+_OURS = frozenset({"redefinition", "removal or restore", "rebinding", "downgrade"})
+"""Breaks that come from how a change is told; a list written anew has its own instead."""
 
 
 class SwitchCost(Struct, frozen=True):
@@ -80,7 +83,9 @@ def switch_cost(session: Session, snapshot: Snapshot | None = None) -> SwitchCos
         kept = min((_kept(session, answered, each, held) for each in breaks), default=held)
         again = held - kept
     active = (snapshot or session.registry.snapshot()).active
-    rebinding = None if held is None else _rebinding(session, answered, held, now, active)
+    rebinding = None
+    if held is not None:
+        rebinding = _rebinding(session, answered, held, now, active, breaks)
     prompt = last.usage.prompt
 
     def dollars(tokens: int | None) -> Decimal | None:
@@ -92,7 +97,8 @@ def switch_cost(session: Session, snapshot: Snapshot | None = None) -> SwitchCos
         prompt,
         held,
         again,
-        estimated or (again is not None and 0 < again < (held or 0)),
+        # Behind a break in the messages, what stands in front of all messages may still be read.
+        estimated or (bool(again) and any(each.at == "messages" for each in breaks)),
         rebinding,
         dollars(again),
         dollars(rebinding),
@@ -186,14 +192,31 @@ def _rebinding(
     held: int,
     now: float,
     tools: Sequence[ToolSchema],
+    upcoming: Sequence[CacheBreak],
 ) -> int:
-    """Return the tokens that are read again where the tool list is written anew."""
+    """Return the tokens that are read again where the tool list is written anew.
+
+    Breaks that have nothing to do with tools (a compaction, a rewind) would be there as well: a
+    request counts only if what was said until its answer still stands.
+    """
     active = [tool.identity() for tool in tools]
     lifetime = _lifetime(session)
+    logged = [
+        event
+        for event in session.log.events
+        if isinstance(event.data, CacheBreak) and event.data.route == session.route.name
+    ]
+    cut, shared = len(session.log) + 1, list(upcoming)
     for each in reversed(answered):
         if lifetime and now - each.at > lifetime:
             break
-        if [tool.identity() for tool in each.tools] == active:
+        while logged and logged[-1].seq > each.seq:
+            shared.append(cast(CacheBreak, logged.pop().data))
+        for found in shared:
+            if found.reason not in _OURS and found.at != "none":
+                cut = min(cut, (found.seq or 0) if found.at == "messages" else 0)
+        shared.clear()
+        if each.seq < cut and [tool.identity() for tool in each.tools] == active:
             then, _ = left_in_cache(each.usage, session.route.cache)
             return max(0, held - (then or 0))
     return held

@@ -41,8 +41,8 @@ _PART_FIELDS: Mapping[str, frozenset[str]] = {
 }
 _FIELDS: Mapping[str, frozenset[str]] = {
     "message": frozenset("type role content id status phase".split()),
-    "function_call": frozenset("type call_id name arguments id status".split()),
-    "function_call_output": frozenset("type call_id output id status".split()),
+    "function_call": frozenset("type call_id name arguments id status namespace".split()),
+    "function_call_output": frozenset("type call_id output id status namespace".split()),
     "reasoning": frozenset("type id summary content encrypted_content status".split()),
     "additional_tools": frozenset("type role tools id".split()),
 }
@@ -100,10 +100,12 @@ def read(body: Json, model: ChatModel, *, additional_tools: bool) -> ResponsesAs
     entries = [] if body.get("tools") is None else _array("tools", body["tools"])
     if len(entries) > OPENAI_TOOLS.value:
         raise _bad(f"Invalid 'tools': array too long, at most {OPENAI_TOOLS.value}.", "tools")
-    names = _tools("tools", entries, frozenset())
+    names = _tools("tools", entries, frozenset(), search=model.exact)
     reader = _Reader(body, model, names, additional_tools)
     for entry in entries:
-        reader.segments.append(segment("tools", entry))
+        # A search would bring the schema; what says that it is there stands in front.
+        hidden = {"parameters"} if entry.get("defer_loading") else frozenset[str]()
+        reader.segments.append(segment("tools", {k: entry[k] for k in entry if k not in hidden}))
     instructions = body.get("instructions")
     if instructions is not None and not isinstance(instructions, str):
         raise _wrong("instructions", "a string")
@@ -166,7 +168,10 @@ class _Reader:
         self.breakpoints: list[int] = []
         self.offered: dict[str, None] = dict.fromkeys(names)
         self.reasoning = Reader(body["model"], bound=model.exact)
-        self._top = frozenset(names)
+        # What only waits for a search may be defined by an item all the same.
+        entries = cast(list[Json], body.get("tools") or [])
+        waits = {each.get("name") for each in entries if each.get("defer_loading")}
+        self._top = frozenset(names) - waits
         self._exact = model.exact
         self._kinds = [
             kind
@@ -187,8 +192,9 @@ class _Reader:
         if kind not in self._kinds:
             raise _unsupported(f"{path}.type", kind, self._kinds)
         _known(path, item, _FIELDS[kind])
-        if not isinstance(item.get("id", ""), str):
-            raise _wrong(f"{path}.id", "a string")
+        for name in ("id", "namespace"):
+            if not isinstance(item.get(name, ""), str):
+                raise _wrong(f"{path}.{name}", "a string")
         before = len(self.segments)
         match kind:
             case "message":
@@ -319,20 +325,31 @@ def _settings(body: Json, model: ChatModel) -> None:
             raise _wrong("prompt_cache_options.ttl", "'30m' or '12h'")
 
 
-def _tools(path: str, entries: Sequence[Any], taken: frozenset[str]) -> list[str]:
-    """Check tool entries and return their names.
+def _tools(
+    path: str, entries: Sequence[Any], taken: frozenset[str], *, search: bool = False
+) -> list[str]:
+    """Check tool entries and return the names of functions.
 
     Args:
         path: Where they stand.
         entries: The entries.
         taken: Names that `tools` declares: no item may define them again.
+        search: Whether `tool_search` may be among them, and functions that wait for it.
     """
     names: list[str] = []
+    searched = search and any(each.get("type") == "tool_search" for each in entries)
+    fields = {"type", "name", "description", "parameters", "strict"}
     for at, entry in enumerate(entries):
         place = f"{path}[{at}]"
-        _known(place, entry, {"type", "name", "description", "parameters", "strict"})
+        if searched and entry.get("type") == "tool_search":
+            _known(place, entry, {"type", "execution", "description", "parameters"})
+            continue
+        _known(place, entry, {*fields, "defer_loading"} if searched else fields)
         if entry.get("type") != "function":
-            raise _unsupported(f"{place}.type", entry.get("type"), ["function"])
+            kinds = ["function", *(["tool_search"] if search else [])]
+            raise _unsupported(f"{place}.type", entry.get("type"), kinds)
+        if not isinstance(entry.get("defer_loading", False), bool):
+            raise _wrong(f"{place}.defer_loading", "a boolean")
         _name(f"{place}.name", entry.get("name"))
         if not isinstance(entry.get("description") or "", str):
             raise _wrong(f"{place}.description", "a string")

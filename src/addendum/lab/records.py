@@ -24,6 +24,7 @@ def rules_of(cache: RouteCache) -> CacheRules:
             lookback=cache.lookback,
             max_marks=cache.max_marks,
             text_marks=cache.text_marks,
+            result_marks="tool" in cache.mark_roles,
             runs=("tool_use", "tool_result") if cache.runs else (),
             lifetime=cache.default_lifetime_s or None,
         )
@@ -107,6 +108,7 @@ def record_of(session: Session, sent: Sent, n: int, said: Said) -> RequestRecord
         static_blocks=1 if static else 0,
         declared=tuple(Declared(each.reason, each.at) for each in sent.breaks),
         purpose="turn" if sent.purpose == "turn" else "compaction",
+        caching=context.caching,
     )
 
 

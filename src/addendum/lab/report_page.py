@@ -33,7 +33,7 @@ p { margin: .25rem 0; } .soft, figcaption { color: var(--soft); }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
 td { white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; white-space: normal; }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 11rem; }
 thead th { font-weight: 600; color: var(--soft); }
 tbody th { font-weight: 600; padding-top: .9rem; }
 figure { margin: .5rem 0; padding: .75rem; background: var(--card); border: 1px solid var(--line);
@@ -42,8 +42,8 @@ svg { display: block; width: 100%; height: auto; }
 svg text { fill: var(--soft); font: 11px system-ui, sans-serif; }
 svg line { stroke: var(--line); } .read { fill: var(--read); } .write { fill: var(--write); }
 .fresh { fill: var(--fresh); } .miss { fill: var(--text); }
-.key i { display: inline-block; width: .8em; height: .8em; margin: 0 .35em 0 1em;
-  border-radius: .15em; } .key i:first-child { margin-left: 0; }
+.key span { display: inline-block; margin-right: 1em; } .key i { display: inline-block;
+  width: .8em; height: .8em; margin-right: .35em; border-radius: .15em; }
 i.read { background: var(--read); } i.write { background: var(--write); }
 i.fresh { background: var(--fresh); }
 ul { margin: .25rem 0; padding-left: 1.2rem; } details { margin: .5rem 0; }
@@ -81,8 +81,9 @@ def _lines(runs: Sequence[tuple[Run, ...]], unavailable: str | None) -> Iterator
         "the providers' published rules.</p>"
     )
     yield (
-        '<p class="key soft"><i class="read"></i>read from the cache<i class="write"></i>written '
-        'to it<i class="fresh"></i>neither; ▾ a miss</p>'
+        '<p class="key soft"><span><i class="read"></i>read from the cache</span> '
+        '<span><i class="write"></i>written to it</span> '
+        '<span><i class="fresh"></i>neither</span> <span>▾ a miss</span></p>'
     )
     yield from _table(runs)
     for pair in runs:
@@ -203,8 +204,8 @@ def _causes(run: Run) -> Iterator[str]:
         return
     yield "<ul>"
     for reason, (_, tokens, numbers) in causes.items():
-        where = ", ".join(map(str, numbers))
-        yield f"<li>{escape(reason)}: {tokens:,} tokens not read again, at request {where}</li>"
+        where = f"request{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
+        yield f"<li>{escape(reason)}: {tokens:,} tokens not read again, at {where}</li>"
     yield "</ul>"
 
 

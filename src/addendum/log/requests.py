@@ -98,6 +98,8 @@ class RequestSent(Logged, frozen=True, tag="request/sent"):
         context_seq: The epoch's `request/context`.
         generation: Replaces on the surface so far: a later request with more starts a series.
         purpose: `turn`, `compaction`, or `keep-alive`: asked so that the cache stays.
+        until: Seq of the first event that it says nothing of: the start of a turn that did not
+            fit. It says all if None.
     """
 
     turn: int
@@ -107,6 +109,7 @@ class RequestSent(Logged, frozen=True, tag="request/sent"):
     context_seq: int
     generation: int = 0
     purpose: RequestPurpose = "turn"
+    until: int | None = None
 
 
 class CacheKept(Logged, frozen=True, tag="cache/kept"):

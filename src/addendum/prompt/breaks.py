@@ -23,7 +23,9 @@ from addendum.log.events import (
     Rewind,
     RouteDowngrade,
     Span,
+    StepEnd,
     SystemMessage,
+    TurnEnd,
     UserMessage,
 )
 from addendum.log.values import BreakReason, Config
@@ -231,7 +233,8 @@ def _failed(events: Sequence[Event]) -> bool:
     for event in events[1:]:
         if isinstance(event.data, AssistantMessage):
             return False
-        if isinstance(event.data, RequestSent | UserMessage):
+        # A compaction behind a turn or step that failed has no message of its own.
+        if isinstance(event.data, RequestSent | UserMessage | StepEnd | TurnEnd):
             return True
     return False
 

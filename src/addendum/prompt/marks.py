@@ -128,9 +128,11 @@ class _Sequence:
         runs: bool,
         text_only: bool,
         input_only: bool,
+        results: bool,
     ) -> None:
         self._settled, self._open, self._count = settled, opened, len(settled)
         self._runs, self._text_only, self._input_only = runs, text_only, input_only
+        self._results = results
 
     def __len__(self) -> int:
         return self._count + len(self._open)
@@ -143,7 +145,10 @@ class _Sequence:
         if self._input_only:
             return self.last_input(end, ("user",))
         for index in range(min(end, len(self)) - 1, -1, -1):
-            if markable(self[index]) and not (self._text_only and self._beside_tools(index)):
+            block = self[index]
+            if isinstance(block, Result) and not self._results:
+                continue
+            if markable(block) and not (self._text_only and self._beside_tools(index)):
                 return index
         return None
 
@@ -162,9 +167,12 @@ class _Sequence:
         """Return the index of the last result, or text under one of `roles`, in front of `end`."""
         for index in range(min(end, len(self)) - 1, -1, -1):
             block = self[index]
-            if isinstance(block, Result) or (isinstance(block, Text) and block.role in roles):
-                if block.text.strip():
-                    return index
+            if isinstance(block, Result):
+                taken = self._results
+            else:
+                taken = isinstance(block, Text) and block.role in roles
+            if taken and isinstance(block, Result | Text) and block.text.strip():
+                return index
         return None
 
     def width(self, start: int, end: int) -> int:
@@ -191,6 +199,7 @@ def plan_marks(
     runs: bool = True,
     text_only: bool = False,
     input_only: bool = False,
+    results: bool = True,
     implicit: bool = False,
     fleeting: bool = False,
 ) -> Marks:
@@ -209,6 +218,7 @@ def plan_marks(
         text_only: Whether marks stand only on prompt text and in messages of text alone.
         input_only: Whether marks stand only on text of what goes in. Then an answer is one block
             with any number of positions, and the lagging mark is never left out for the tools'.
+        results: Whether a result may carry a mark.
         implicit: Whether the provider stores the end of the latest user message or result by
             itself.
         fleeting: Whether reasoning leaves with its turn, so that little behind its human message
@@ -216,7 +226,9 @@ def plan_marks(
     """
     if not limit:
         return Marks()
-    blocks = _Sequence(settled, opened, runs=runs, text_only=text_only, input_only=input_only)
+    blocks = _Sequence(
+        settled, opened, runs=runs, text_only=text_only, input_only=input_only, results=results
+    )
     stored = positions.stored_end()
     if implicit:
         ends = (tail_at, None if stored is None else stored + 1)

@@ -131,6 +131,7 @@ class Projector:
             runs=self.facts.runs,
             text_only=self.facts.text_marks,
             input_only=self.facts.input_marks,
+            results=self.facts.result_marks,
             fleeting=fleeting(self.context),
         )
         return Prompt(

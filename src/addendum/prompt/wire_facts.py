@@ -35,6 +35,7 @@ class WireFacts(Struct, frozen=True):
         runs: Whether a run of calls, or of results, is one position.
         text_marks: Whether marks stand only on prompt text and in messages of text alone.
         input_marks: Whether marks stand only on text of what goes in: a prompt, a person, a result.
+        result_marks: Whether a result may carry a mark.
         first_tail_behind: Whether a moved tail stands behind the human message while that is the
             first message of all.
         needs_tools: Whether a history with calls is refused without any declared tool.
@@ -56,6 +57,7 @@ class WireFacts(Struct, frozen=True):
     runs: bool = True
     text_marks: bool = False
     input_marks: bool = False
+    result_marks: bool = True
     first_tail_behind: bool = False
     needs_tools: bool = False
     bare: Callable[[Raw], Raw] | None = None

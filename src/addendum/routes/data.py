@@ -179,11 +179,13 @@ def _row(provider: _ProviderEntry, row: _RowEntry) -> ModelRow:
     has = msgspec.convert(provider.capabilities | profile | row.capabilities, Capabilities)
     if why := untold(provider.wire, has.tool_update, has.definitions, has.removals):
         raise _wrong(f"{provider.name}: {why}")
+    # Not every gateway of this wire that takes marks takes them on results.
+    unsaid = {"mark_roles": ["system", "user"]} if provider.wire == "openai_chat" else {}
     return ModelRow(
         models=row.models,
         pattern=re.compile("|".join(patterns)),
         capabilities=has,
-        cache=msgspec.convert(provider.cache | row.cache, CacheRules),
+        cache=msgspec.convert(unsaid | provider.cache | row.cache, CacheRules),
         max_tokens=row.max_tokens or provider.max_tokens,
         window=provider.window if row.window is None else row.window,
         source=row.source or provider.source,

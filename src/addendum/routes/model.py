@@ -42,6 +42,9 @@ class CacheRules(Struct, frozen=True, forbid_unknown_fields=True):
         max_marks: Marks that a request may set.
         text_marks: Whether marks are taken only on prompt text and in messages that hold nothing
             but text: not on tools, and not beside calls or results.
+        mark_roles: Roles of the messages that may carry a mark; `tool` is a result's, on any wire.
+            On Chat Completions it is left out unless the row names it: not every gateway that
+            takes marks takes them there.
         runs: Whether a run of calls, or of results, is one position of a lookback.
         step: Distance in tokens between places that can be read (`steps`), or between automatic
             units (`units`); 0 where it does not apply or is not published.
@@ -56,6 +59,7 @@ class CacheRules(Struct, frozen=True, forbid_unknown_fields=True):
     lookback: Count = 0
     max_marks: Count = 0
     text_marks: bool = False
+    mark_roles: tuple[Literal["system", "user", "tool"], ...] = ("system", "user", "tool")
     runs: bool = True
     step: Count = 0
     fresh: Count = 0

@@ -22,6 +22,9 @@ from addendum.viewer.page import Page
 from addendum.viewer.rooms import House
 from addendum.viewer.safety import Guard
 
+MAX_ERROR = 2_000
+"""Characters of what went wrong that a page is told."""
+
 Handler = Callable[[Page], Awaitable[Response]]
 
 _PAGES: dict[str, Handler] = {
@@ -32,14 +35,14 @@ _PAGES: dict[str, Handler] = {
     "/s/{session}/events": pages.stream,
     "/s/{session}/trajectory": pages.trajectory,
     "/s/{session}/rows": pages.rows,
-    "/s/{session}/event/{seq:int}": pages.event,
-    "/s/{session}/event/{seq:int}/media/{place:int}": pages.event_media,
-    "/s/{session}/event/{seq:int}/{part:path}": pages.event_text,
-    "/s/{session}/requests/{number:int}": pages.request_page,
-    "/s/{session}/requests/{number:int}/body": pages.request_body,
-    "/s/{session}/requests/{number:int}/segment": pages.request_segment,
-    "/s/{session}/requests/{number:int}/run/{at:int}/{count:int}": pages.request_run,
-    "/s/{session}/diff/{a:int}/{b:int}": pages.diff,
+    "/s/{session}/event/{seq}": pages.event,
+    "/s/{session}/event/{seq}/media/{place}": pages.event_media,
+    "/s/{session}/event/{seq}/{part:path}": pages.event_text,
+    "/s/{session}/requests/{number}": pages.request_page,
+    "/s/{session}/requests/{number}/body": pages.request_body,
+    "/s/{session}/requests/{number}/segment": pages.request_segment,
+    "/s/{session}/requests/{number}/run/{at}/{count}": pages.request_run,
+    "/s/{session}/diff/{a}/{b}": pages.diff,
     "/s/{session}/tools": pages.tools,
     "/s/{session}/usage": pages.usage,
     "/s/{session}/export": pages.export_page,
@@ -75,7 +78,7 @@ def build(house: House, *, host: str = "127.0.0.1", access: str | None = None) -
                     raise ConfigurationError("the request is no JSON object")
                 return _json(await handler(house, request.path_params.get("session"), given))
             except AddendumError as error:
-                return _json({"error": str(error)}, 409)
+                return _json({"error": str(error)[:MAX_ERROR]}, 409)
 
         return answer
 

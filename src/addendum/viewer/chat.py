@@ -6,6 +6,7 @@ connection, shows the same.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,11 +15,12 @@ from msgspec import Struct
 
 from addendum.agent.approval import Pending
 from addendum.cache.secrets import masked
-from addendum.log.approvals import ApprovalDecided
+from addendum.log.approvals import ApprovalDecided, ToolRedefined
 from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
     CacheBreak,
+    CompactionFailed,
     CompactionSummary,
     DeveloperMessage,
     EndSeed,
@@ -32,7 +34,8 @@ from addendum.log.events import (
     TurnEnd,
     UserMessage,
 )
-from addendum.log.values import Call
+from addendum.log.subagents import SubagentStarted
+from addendum.log.values import Call, Media
 from addendum.viewer.figures import bar
 from addendum.viewer.index import Index
 from addendum.viewer.notices import body, in_chat, notice
@@ -40,6 +43,26 @@ from addendum.viewer.words import Words
 
 SHOWN = 2_000
 """Characters of a tool's arguments or result that a page holds before somebody asks for all."""
+
+
+_IMAGES = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": b"GIF8",
+    "image/webp": b"RIFF",
+}
+"""How files of the kinds begin that a page shows; any other is handed out as bytes to keep."""
+
+
+def shown_image(medium: Media) -> bool:
+    """Say whether a page shows a file: a log may come from anywhere, so its bytes decide."""
+    begins = _IMAGES.get(medium.media_type)
+    if begins is None:
+        return False
+    try:
+        return base64.b64decode(medium.data[:64], validate=True).startswith(begins)
+    except ValueError:
+        return False
 
 
 class Item(Struct, frozen=True):
@@ -182,7 +205,9 @@ def _call(
             "brief": call.arguments[:200],
             "running": started and said is None,
             "result": None if said is None else excerpt(said.text, limit),
-            "media": [] if said is None else [each.media_type for each in said.media],
+            "media": []
+            if said is None
+            else [(each.media_type, shown_image(each)) for each in said.media],
             "result_seq": None if result is None else result.seq,
             "failed": said is not None and said.is_error,
             "code": None if said is None else said.code,
@@ -226,6 +251,12 @@ def _plain(event: Event, words: Words, turn: int) -> Iterator[Item]:
             yield Item(key, "decided", seq, {"decisions": data.decisions})
         case CompactionSummary():
             yield Item(key, "summary", seq, {"text": data.text})
+        case CompactionFailed():
+            yield Item(key, "uncompacted", seq, {"why": data.reason})
+        case ToolRedefined():
+            yield Item(key, "redefined", seq, {"name": data.name, "action": data.action})
+        case SubagentStarted():
+            yield Item(key, "subagent", seq, {"session": data.session})
         case Rewind():
             yield Item(key, "rewound", seq, {})
         case EndSeed():

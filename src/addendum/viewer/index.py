@@ -21,6 +21,7 @@ from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
     CacheBreak,
+    CacheKept,
     CompactionFailed,
     CompactionSummary,
     EndSeed,
@@ -45,7 +46,7 @@ class Request(Struct):
         turn: Its turn.
         step: Its step.
         route: `provider:model`.
-        purpose: `turn` or `compaction`.
+        purpose: `turn`, `compaction` or `keep-alive`.
         time: When it left, in seconds since the epoch.
         breaks: Breaks declared for it.
         answer: Seq of its answer; None without one.
@@ -188,7 +189,7 @@ class Index:
                         tuple(self._breaks.get(data.route, ())),
                     )
                 )
-            case AssistantMessage():
+            case AssistantMessage() | CacheKept():
                 self._answered(event, data.usage)
             case CompactionSummary() | CompactionFailed() if data.route is not None:
                 self._answered(event, data.usage)
@@ -202,7 +203,9 @@ class Index:
             return
         own = self.requests[-1]
         own.answer, own.answered, own.usage = event.seq, event.time / 1000, usage
-        self._breaks.pop(own.route, None)
+        if own.purpose != "keep-alive":
+            # What was declared for the next request is ahead still.
+            self._breaks.pop(own.route, None)
         route = route_named(own.route)
         if route is not None:
             own.cost = price(route, usage, own.time)

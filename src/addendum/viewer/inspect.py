@@ -25,14 +25,17 @@ from addendum.log.session_log import SessionLog
 from addendum.viewer.index import Index, Request
 from addendum.wire.segment import Json, parse, resolve
 
-FOLDED = 6
-"""Unchanged segments in a row from which on they are told in one line."""
+FOLDED = {"same": 6, "added": 24, "removed": 24}
+"""Segments in a row, by what became of them, from which on they are told in one line."""
 
 SHOWN = 1_500
 """Characters of a segment that a page holds before somebody asks for all."""
 
 MAX_DIFF = 2_000
 """Lines on each side up to which two segments are compared line by line."""
+
+MAX_PAIRS = 120
+"""Changed segments that a difference shows; of the others it says how many they are."""
 
 Fill = Literal["read", "write", "new", "none"]
 
@@ -56,7 +59,7 @@ class Row(Struct, frozen=True):
         fill: Where the provider says that its tokens came from, estimated by bytes.
         text: Its JSON, or the beginning of it.
         cut: Whether there is more of it.
-        run: How many unchanged segments the row stands for; 1 for one.
+        run: How many segments the row stands for, all of one state; 1 for one.
         last: Path of the last one of a run.
     """
 
@@ -222,7 +225,6 @@ def _rows(reading: Reading, changes: Sequence[Change], *, fresh: bool, folded: b
             found.append(_gone(at, change))
             continue
         segment = by_path[path]
-        text = encoding.encode(resolve(body, path)).decode()
         found.append(
             Row(
                 at,
@@ -238,11 +240,19 @@ def _rows(reading: Reading, changes: Sequence[Change], *, fresh: bool, folded: b
                 segment.deferred,
                 segment.tail,
                 fills.get(path, "none"),
-                text[:SHOWN],
-                len(text) > SHOWN,
+                "",
+                False,
             )
         )
-    return _folded(found) if folded else found
+    shown = _folded(found) if folded else found
+    return [
+        _with_text(row, body) if row.run == 1 and row.state != "removed" else row for row in shown
+    ]
+
+
+def _with_text(row: Row, body: Json) -> Row:
+    text = encoding.encode(resolve(body, row.path)).decode()
+    return msgspec.structs.replace(row, text=text[:SHOWN], cut=len(text) > SHOWN)
 
 
 def _gone(at: int, change: Change) -> Row:
@@ -281,12 +291,12 @@ def _fills(reading: Reading) -> dict[str, Fill]:
 
 
 def _folded(rows: Sequence[Row]) -> list[Row]:
-    """Put runs of unchanged segments without a mark into one row, all but their ends."""
+    """Put long runs of segments without a mark into one row, all but their ends."""
     found: list[Row] = []
     run: list[Row] = []
 
     def close() -> None:
-        if len(run) < FOLDED:
+        if not run or len(run) < FOLDED[run[0].state]:
             found.extend(run)
         else:
             first, last = run[1], run[-2]
@@ -307,13 +317,12 @@ def _folded(rows: Sequence[Row]) -> list[Row]:
         run.clear()
 
     for row in rows:
-        if row.state == "same" and not row.mark and (not run or run[-1].fill == row.fill):
-            run.append(row)
-            continue
-        close()
-        if row.state == "same" and not row.mark:
+        if run and (run[-1].fill, run[-1].state) != (row.fill, row.state):
+            close()
+        if row.state in FOLDED and not row.mark:
             run.append(row)
         else:
+            close()
             found.append(row)
     close()
     return found
@@ -330,12 +339,14 @@ class Difference(Struct, frozen=True):
         after: The second.
         comparison: How the second follows the first.
         pairs: Their segments; runs of unchanged ones are one.
+        more: Changed segments that are not shown.
     """
 
     before: Replayed
     after: Replayed
     comparison: Comparison
     pairs: tuple[Pair, ...]
+    more: int = 0
 
 
 def difference(log: SessionLog, index: Index, a: int, b: int) -> Difference:
@@ -356,6 +367,7 @@ def difference(log: SessionLog, index: Index, a: int, b: int) -> Difference:
     bodies = parse(before.record.body), parse(after.record.body)
     pairs: list[Pair] = []
     run: list[Change] = []
+    shown = more = 0
 
     def close() -> None:
         if run:
@@ -369,11 +381,15 @@ def difference(log: SessionLog, index: Index, a: int, b: int) -> Difference:
             run.append(change)
             continue
         close()
+        shown += 1
+        if shown > MAX_PAIRS:
+            more += 1
+            continue
         at_first = seen.first is not None and not marked and _is_first(seen, change)
         marked = marked or at_first
         pairs.append(Pair(change, tuple(_lines(bodies, change)), first=at_first))
     close()
-    return Difference(before, after, seen, tuple(pairs))
+    return Difference(before, after, seen, tuple(pairs), more)
 
 
 def _is_first(seen: Comparison, change: Change) -> bool:

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, structs
 
-from addendum.log.approvals import AddedContext, ApprovalAsked, ApprovalDecided
+from addendum.log.approvals import AddedContext, ApprovalAsked, ApprovalDecided, ToolRedefined
 from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
     CacheBreak,
+    CacheKept,
     CompactionFailed,
     CompactionSummary,
     DeveloperMessage,
@@ -34,6 +35,7 @@ from addendum.log.events import (
     TurnStart,
     UserMessage,
 )
+from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import Config, ToolSchema
 from addendum.viewer.figures import Bar, bar
 from addendum.viewer.index import Index, Request
@@ -70,6 +72,7 @@ class Row(Struct, frozen=True):
         notice: For a change of tools, what it says.
         lines: What the row opens to.
         tone: `warn` or `bad` where something is to be seen.
+        child: A session that the row leads to, or empty.
     """
 
     seq: int
@@ -84,6 +87,7 @@ class Row(Struct, frozen=True):
     notice: Notice | None = None
     lines: tuple[str, ...] = ()
     tone: str = ""
+    child: str = ""
 
 
 class Page(Struct, frozen=True):
@@ -128,7 +132,7 @@ class Ledger:
         """
         total = len(self._index.turn_of)
         if after is not None:
-            return self._forward(max(0, after + 1))
+            return self._forward(min(after + 1, total))
         if at is not None:
             start = self._back(min(at, total - 1), PAGE // 2)
             return self._forward(start)
@@ -207,6 +211,8 @@ class Ledger:
                 told = notice(data, self._words)
                 made = row("developer", "" if told else body(data))
                 return structs.replace(made, notice=told)
+            case SubagentStarted(session=child) | SubagentEnded(session=child):
+                return structs.replace(row("subagent", self._subagent(data)), child=child)
             case _:
                 kind, text, tone = self._plain(event)
                 return row(kind, text, tone)
@@ -217,7 +223,7 @@ class Ledger:
         tone = ""
         if own is not None and own.short:
             tone = "warn" if own.breaks else "bad"
-        kind = "compacts" if data.purpose == "compaction" else "request"
+        kind = _PURPOSES.get(data.purpose, "request")
         return Row(
             event.seq,
             kind,
@@ -272,6 +278,19 @@ class Ledger:
             lines=lines,
         )
 
+    def _subagent(self, data: SubagentStarted | SubagentEnded) -> str:
+        words = self._words
+        if isinstance(data, SubagentStarted):
+            excluded = ", ".join(data.excluded)
+            return (
+                words("subagent.started")
+                if not excluded
+                else words("subagent.without", names=excluded)
+            )
+        told = words("subagent.ended", count=data.requests)
+        prompt = data.usage.prompt
+        return told if prompt is None else f"{told} · {words('ledger.tokens', count=prompt)}"
+
     def _plain(self, event: Event) -> tuple[str, str, str]:
         """Return kind, text and tone of an event that needs nothing else to be told."""
         words = self._words
@@ -323,12 +342,20 @@ class Ledger:
             case CompactionSummary(text=text):
                 return "summary", text, ""
             case CompactionFailed(reason=why):
-                return "summary", why, "bad"
+                return "summary", words("turn.not_compacted", why=why), "bad"
+            case CacheKept(route=route, usage=usage):
+                tokens = "" if usage.prompt is None else words("ledger.tokens", count=usage.prompt)
+                return "kept", " · ".join(filter(None, (route, tokens))), ""
+            case ToolRedefined(name=name, action=action):
+                return "redefined", f"{name} · {words(f'redefined.{action}')}", "warn"
             case RouteDowngrade() as downgrade:
                 names = ", ".join(downgrade.rejected)
                 return "downgrade", f"{downgrade.route}: {names} → {downgrade.projection}", "warn"
             case _:
                 return "other", event.type, ""
+
+
+_PURPOSES = {"compaction": "compacts", "keep-alive": "keeps"}
 
 
 def _settings(config: Config) -> list[str]:
@@ -373,8 +400,12 @@ def _searched(event: Event) -> str:
             return body(data)
         case ServerInstructions(server=server, text=text):
             return f"{server} {text}"
-        case ToolSwitch(name=name):
+        case ToolSwitch(name=name) | ToolRedefined(name=name):
             return name
+        case SubagentStarted(session=child) | SubagentEnded(session=child):
+            return child
+        case CompactionFailed(reason=why):
+            return why
         case CacheBreak(reason=reason, detail=detail):
             return f"{reason} {detail}"
         case AssistantAttempt(error=error, text=text):

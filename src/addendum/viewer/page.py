@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio.to_thread
 from msgspec import Struct
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -66,8 +67,15 @@ class Page:
         return int(given) if given.isdecimal() and len(given) < 12 else default
 
     def path_number(self, name: str) -> int:
-        """Return a number from the address."""
-        return int(self.request.path_params[name])
+        """Return a number from the address.
+
+        Raises:
+            HTTPException: It is none, or has too many digits.
+        """
+        given = self.request.path_params[name]
+        if not (given.isdecimal() and len(given) < 12):
+            raise HTTPException(404)
+        return int(given)
 
     async def full(self, name: str, /, *, current: str | None = None, **values: Any) -> Response:
         """Return a whole page."""

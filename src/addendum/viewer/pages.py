@@ -19,7 +19,7 @@ from addendum.errors import AddendumError, ConfigurationError
 from addendum.log import codec
 from addendum.log.events import AssistantMessage, ToolResult, UserMessage
 from addendum.viewer import export, feed, inspect
-from addendum.viewer.chat import arguments, turns_shown
+from addendum.viewer.chat import arguments, shown_image, turns_shown
 from addendum.viewer.ledger import Ledger
 from addendum.viewer.page import Page, counted, listed
 from addendum.viewer.render import (
@@ -48,9 +48,6 @@ MAX_STREAMS = 256
 
 KEPT_LOOKS = 4
 """Requests of a session that stay taken apart."""
-
-SHOWN_MEDIA = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""Kinds of files that a page shows; any other is handed out as bytes to keep."""
 
 MAX_WHOLE = 4_000_000
 """Characters of one text that are sent when somebody asks for all of it."""
@@ -244,11 +241,15 @@ async def event_media(page: Page) -> Response:
         content = base64.b64decode(medium.data, validate=True)
     except ValueError:
         raise HTTPException(404) from None
-    shown = medium.media_type in SHOWN_MEDIA
+    shown = shown_image(medium)
     return Response(
         content,
         media_type=medium.media_type if shown else "application/octet-stream",
-        headers={"content-disposition": "inline" if shown else "attachment"},
+        headers={
+            "content-disposition": "inline" if shown else "attachment",
+            # Opened by itself it is a page of ours: it may do nothing at all.
+            "content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
+        },
     )
 
 
@@ -324,7 +325,7 @@ async def request_run(page: Page) -> Response:
     watched = await page.watched()
     number = page.path_number("number")
     found = await _taken_apart(watched, number, folded=False)
-    at, count = page.path_number("at"), min(page.path_number("count"), 400)
+    at, count = page.path_number("at"), page.path_number("count")
     return HTMLResponse(run_html(found, at, count, watched.id, page.words))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import anyio.lowlevel
 from msgspec import Raw, Struct
 
 from addendum.cache.compare import BYTES_A_TOKEN
@@ -22,7 +23,7 @@ from addendum.viewer.text import visible
 from addendum.viewer.words import Words
 
 SHOWN = 200
-"""Tools of one server that the panel lists; the rest is a number."""
+"""Tools of one server that the panel lists; the rest is a number. Many servers share twice that."""
 
 MAX_LOG = 20_000
 """Events of a session up to which the cost of a switch is told: it costs a copy of the log."""
@@ -50,7 +51,7 @@ class Group(Struct, frozen=True):
     Attributes:
         name: The server; None for the agent's own tools.
         on: Whether it is switched on.
-        status: Key of the text that says how its connection is.
+        status: Key of the text that says how its connection is; empty where the switch says it all.
         error: Why it cannot be reached, or empty.
         tools: Its tools, as far as they are known.
         count: How many; None if that is not known yet.
@@ -85,6 +86,9 @@ async def groups(room: Room, store: Store, words: Words) -> list[Group]:
         words: The reader's language.
     """
     session = room.session
+    # A turn may begin while the store is asked; what is told is of one moment.
+    idle = not room.busy and session.log.turn is None
+    limit = min(SHOWN, max(8, 2 * SHOWN // max(1, len(session.agent.servers))))
     if not room.busy:
         await session.registry.settle(0)
     snapshot = session.registry.snapshot()
@@ -94,19 +98,25 @@ async def groups(room: Room, store: Store, words: Words) -> list[Group]:
     refused = frozenset(session.disabled)
     found: list[Group] = []
     if own := by_server.get(None, []):
-        found.append(_group(None, True, "panel.own", "", own, refused))
+        found.append(_group(None, True, "", "", own, refused, limit))
     for spec in session.agent.servers:
         name = spec.name
         on = session.tools.on(name)
         state = session.registry.state(name)
-        status = f"panel.{state.status}" if on else "panel.off"
+        # That it is on or off the switch says.
+        status = f"panel.{state.status}" if on and state.status != "ready" else ""
         listed = by_server.get(name) if on else await _pinned(spec, snapshot, store)
-        cost, free = "", False
-        if not room.busy and session.log.turn is None:
-            cost, free = _cost(room, name, on, listed, snapshot, words)
-        found.append(
-            _group(name, on, status, state.error or "", listed, refused, cost=cost, free=free)
-        )
+        key = name, words.language
+        # Each cost takes a moment; other pages go on meanwhile.
+        await anyio.lowlevel.checkpoint()
+        if idle:
+            room.costs[key] = on, *_cost(room, name, on, listed, snapshot, words)
+        # While a turn runs nothing can be switched: what was told last stays, so nothing jumps.
+        was_on, cost, free = room.costs.get(key, (on, "", False))
+        if was_on != on:
+            cost, free = "", False
+        error = state.error or ""
+        found.append(_group(name, on, status, error, listed, refused, limit, cost=cost, free=free))
     return found
 
 
@@ -117,13 +127,14 @@ def _group(
     error: str,
     tools: Sequence[ToolSchema] | None,
     refused: frozenset[str],
+    limit: int,
     *,
     cost: str = "",
     free: bool = False,
 ) -> Group:
     shown = tuple(
         Tool(each.name, each.description, weight(each), each.name in refused)
-        for each in (tools or ())[:SHOWN]
+        for each in (tools or ())[:limit]
     )
     total = sum(map(weight, tools or ()))
     count = None if tools is None else len(tools)

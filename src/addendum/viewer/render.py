@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from addendum.cache.causes import CAUSES
 from addendum.cache.explain import Explanation
@@ -28,12 +28,19 @@ from addendum.viewer.index import Index
 from addendum.viewer.inspect import Difference, Look
 from addendum.viewer.ledger import Row
 from addendum.viewer.notices import notice
-from addendum.viewer.text import line, markdown, size, visible
+from addendum.viewer.text import line, markdown, octets, size, visible
 from addendum.viewer.words import LANGUAGES, Words
 
 FOLDER = Path(__file__).parent
 MAX_EVENT = 20_000
 """Characters of an event as stored that a page shows before somebody asks for all."""
+
+
+MAX_RUN = 200
+"""Segments of a folded run that are shown at once."""
+
+MAX_STRIPS = 400
+"""Tools that the timeline shows; those that were called are among them."""
 
 
 class Shown(Struct, frozen=True):
@@ -66,6 +73,8 @@ def environment() -> Environment:
         visible=visible,
         line=line,
         size=size,
+        octets=octets,
+        address=base_of,
         num=number,
         when=when,
         iso=_iso,
@@ -233,11 +242,15 @@ def cause_key(cause: Explanation) -> str:
 
 
 def run_html(look: Look, at: int, count: int, session: str, words: Words) -> Markup:
-    """Return unchanged segments that were told in one line."""
+    """Return segments that were told in one line; of very many the rest is a line again."""
+    found = [row for row in look.rows if at <= row.at < at + count]
+    shown, rest = found[:MAX_RUN], found[MAX_RUN:]
+    if rest:
+        size, tokens = sum(each.size for each in rest), sum(each.tokens for each in rest)
+        shown.append(structs.replace(rest[0], size=size, tokens=tokens, run=len(rest)))
     parts = [
         template("_segment.html", row=row, look=look, base=base_of(session), words=words)
-        for row in look.rows
-        if at <= row.at < at + count
+        for row in shown
     ]
     return Markup("").join(parts)
 
@@ -268,7 +281,15 @@ def timeline_html(events: Sequence[Event], words: Words) -> Markup:
     step = max(1, -(-turns // 20))
     dot = round(max(2.0, min(unit * 0.35, 12.0)), 2)
     strips: list[_Strip] = []
+    called = sum(1 for each in found.strips if each.total)
+    room = max(0, MAX_STRIPS - called)
     for each in found.strips:
+        if not each.total:
+            room -= 1
+            if room < 0:
+                continue
+        elif len(strips) == MAX_STRIPS:
+            continue
         rects = tuple(
             (s.state, round((s.first - 1) * unit, 2), round((s.last - s.first + 1) * unit - 1, 2))
             for s in each.stretches
@@ -288,7 +309,8 @@ def timeline_html(events: Sequence[Event], words: Words) -> Markup:
         most = timeline.COLUMNS
         places = places[:: -(-len(places) // most)] if len(places) > most else places
         strips.append(_Strip(each.name, f"{each.name}: {told}", rects, tuple(places), each.total))
-    shown = {"turns": found.turns, "strips": strips}
+    more = len(found.strips) - len(strips)
+    shown = {"turns": found.turns, "strips": strips, "more": more}
     ticks = [round(at * unit, 2) for at in range(0, turns, step)]
     return template("_timeline.html", t=shown, wide=_WIDE, ticks=ticks, dot=dot, words=words)
 

@@ -19,14 +19,15 @@ from addendum.agent.results import (
     StreamEvent,
     TextPiece,
 )
+from addendum.agent.rewinding import live_turns, numbered
 from addendum.agent.session import Session
 from addendum.cache.spent import Totals
 from addendum.cli.chat_approval import AskMode, rules
-from addendum.cli.chat_room import instructions_of
+from addendum.cli.chat_room import instructions_of, keep_prompt
 from addendum.cli.main import fault
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.lab.server import PROVIDERS, Lab, open_lab
-from addendum.log.events import RequestContext, SystemMessage, UserMessage
+from addendum.log.events import RequestContext
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Store
 from addendum.routes import Route, credentials, describe, resolve
@@ -72,6 +73,8 @@ class Room:
         live: The answer that is coming in.
         notices: What happened that a person should know: retries, downgrades.
         error: Why the last turn could not go on, or empty.
+        costs: What was told last of a switch, by server and language: whether the server was on,
+            the words, and whether it is free.
         used: When somebody last did something in it.
         closing: Set when it is about to close.
         closed: Set when it is closed.
@@ -84,6 +87,7 @@ class Room:
         self.live: Live | None = None
         self.notices: list[str] = []
         self.error = ""
+        self.costs: dict[tuple[str, str], tuple[bool, str, bool]] = {}
         self.used = anyio.current_time()
         self.closing = anyio.Event()
         self.closed = anyio.Event()
@@ -298,7 +302,7 @@ class House:
         """Keep a session open until nobody needs it."""
         try:
             async with agent.open(session, store=self.store) as own:
-                _keep_prompt(own)
+                keep_prompt(own)
                 room = self._rooms[session] = Room(own, watched)
                 await watched.drive(room)
                 opened.append(room)
@@ -357,41 +361,19 @@ class House:
             turn: The turn whose message is replaced.
             text: What to send; the same message if None.
         """
-        said = [
-            node.data
-            for node in room.session.log.surface.nodes
-            if isinstance(node.data, UserMessage)
-        ]
-        own = [each for each in said if each.turn == turn]
-        if not own:
-            raise ConfigurationError(f"turn {turn} is no longer part of the conversation")
-        text = own[-1].text if text is None else text
-        if not text.strip():
+        numbered(room.session.log, turn)
+        if text is not None and not text.strip():
             raise ConfigurationError("the message is empty; write something")
-        await room.session.rewind(len({each.turn for each in said if each.turn >= turn}))
-        self.say(room, text)
+        room.start(self.tasks, lambda: room.session.stream_again(turn, text))
 
     async def fork(self, room: Room, turn: int | None) -> str:
         """Open a child of a conversation, up to and including a turn; return its id."""
-        nodes = room.session.log.surface.nodes
-        later = {
-            node.data.turn
-            for node in nodes
-            if isinstance(node.data, UserMessage) and turn is not None and node.data.turn > turn
-        }
+        turns = live_turns(room.session.log)
+        later = [each for each in turns if turn is not None and each.turn > turn]
         async with room.session.fork() as child:
             if later:
                 await child.rewind(len(later))
             return child.id
-
-
-def _keep_prompt(session: Session) -> None:
-    """Have a session go on with the prompt that it has, whatever new ones begin with."""
-    for node in reversed(session.log.surface.nodes):
-        if isinstance(node.data, SystemMessage) and not node.data.empty:
-            session.instructions = node.data.static
-            session.conversation_instructions = node.data.conversation
-            return
 
 
 def last_route(log: SessionLog) -> str | None:

@@ -55,11 +55,17 @@ def line(text: str, limit: int) -> str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes or characters in short: `812`, `4.1 k`, `2.0 M`."""
+    """Return a number of bytes or characters in short: `812`, `4.1 k`, `131 k`, `2.0 M`."""
     if count < 1000:
         return str(count)
-    value, unit = (count / 1000, "k") if count < 1_000_000 else (count / 1_000_000, "M")
-    return f"{value:.1f} {unit}"
+    value, unit = (count / 1000, "k") if count < 999_500 else (count / 1_000_000, "M")
+    return f"{value:.1f} {unit}" if value < 99.95 else f"{value:.0f} {unit}"
+
+
+def octets(count: int) -> str:
+    """Return a number of bytes in short: `812 B`, `4.1 kB`, `2.0 MB`."""
+    short = size(count)
+    return f"{short}B" if " " in short else f"{short} B"
 
 
 @functools.lru_cache(maxsize=512)

@@ -132,6 +132,7 @@ def facts(route: Route) -> WireFacts:
         call_id=route.id_pattern,
         lookback=route.cache.lookback or api.lookback,
         text_marks=route.cache.text_marks,
+        result_marks="tool" in route.cache.mark_roles,
         runs=api.runs and route.cache.runs,
         first_tail_behind=route.capabilities.first_tail_behind,
         marks=min(api.marks, route.cache.max_marks) if _takes_marks(route, api) else 0,

@@ -103,6 +103,14 @@ def refusal_text(error: ProviderError) -> str:
     return text(vars(error).get("body"))
 
 
+def too_large(error: ProviderError) -> bool:
+    """Say whether a provider refused a request because it is larger than what the model takes."""
+    said = f"{error.code} {refusal_text(error)}"
+    return isinstance(error, ProviderRefused) and (
+        error.status == 413 or _TOO_LARGE.search(said) is not None
+    )
+
+
 def one_line(said: str, limit: int = MAX_MESSAGE) -> str:
     """Return foreign text as one printable line of at most `limit` characters."""
     line = " ".join("".join(c if c.isprintable() else " " for c in said[: 4 * limit]).split())
@@ -140,23 +148,21 @@ def _advice(status: int, credential: str | None, said: str) -> str:
 # "Input is too long for requested model" (Bedrock), "The input token count ... exceeds the maximum
 # number of tokens allowed" (Gemini); ExpiredTokenException; "does not support tools", "doesn't
 # support tool use"; model_not_found, "The provided model identifier is invalid".
-_ADVICE = tuple(
-    (re.compile(pattern, re.IGNORECASE), advice)
-    for pattern, advice in (
-        (
-            r"prompt is too long|context_length_exceeded|input is too long|token count.*exceeds",
-            "the request is too large: compact the session",
-        ),
-        (r"expired", "renew the credentials and try again"),
-        (
-            r"(?:not|n't) support tool|tool use is not supported",
-            "use another model, or an agent without tools",
-        ),
-        (
-            r"model_not_found|model identifier is invalid",
-            "check the model's name, and the region that it is served in",
-        ),
-    )
+_TOO_LARGE = re.compile(
+    r"prompt is too long|context_length_exceeded|input is too long|token count.*exceeds",
+    re.IGNORECASE,
+)
+_ADVICE = (
+    (_TOO_LARGE, "the request is too large: compact the session"),
+    (re.compile(r"expired", re.IGNORECASE), "renew the credentials and try again"),
+    (
+        re.compile(r"(?:not|n't) support tool|tool use is not supported", re.IGNORECASE),
+        "use another model, or an agent without tools",
+    ),
+    (
+        re.compile(r"model_not_found|model identifier is invalid", re.IGNORECASE),
+        "check the model's name, and the region that it is served in",
+    ),
 )
 
 

@@ -1,7 +1,7 @@
 // A conversation: turns as they come, the answer as it is written, and what a person does in it.
 
 import { $, $$, atEnd, data, follow, nodes, part, post, renew, status } from "./dom.js";
-import { choose, copyable, grows, keys, sends, step } from "./page.js";
+import { choose, copyable, grows, keys, relist, sends, step } from "./page.js";
 
 const base = data.base;
 const talk = $("#talk");
@@ -113,6 +113,8 @@ function showItem(key, [version, html], old) {
 }
 
 function showState(state) {
+  // The list beside tells when a conversation was used last, and how long it is.
+  if (busy && !state.busy && !document.activeElement?.closest?.("[data-list]")) relist();
   busy = state.busy;
   stopButton.hidden = !busy;
   sendButton.hidden = busy;

@@ -55,7 +55,8 @@ $("main").addEventListener("pointerdown", () => {
 const filter = $("[data-filter]");
 const list = $("[data-list]");
 let asked = null;
-filter?.addEventListener("input", async () => {
+export async function relist() {
+  if (!list) return;
   asked?.abort();
   asked = new AbortController();
   const query = new URLSearchParams({ q: filter.value, current: list.dataset.current });
@@ -64,7 +65,8 @@ filter?.addEventListener("input", async () => {
   } catch (error) {
     if (error.name !== "AbortError") status(error.message);
   }
-});
+}
+filter?.addEventListener("input", relist);
 if (filter) keys.set("/", () => filter.focus());
 const current = $('[aria-current="page"]', list ?? document.body);
 if (list && current) list.scrollTop = Math.max(0, current.offsetTop - 120);

@@ -188,7 +188,10 @@ class _Messages:
         self._stand_in = reasoning_stand_in
 
     def _content(self, text: str) -> Any:
-        return [{"type": "text", "text": text}] if self._parts else text
+        if not self._parts:
+            return text
+        # Anthropic behind a gateway refuses what has no text; no mark stands on such a one.
+        return [{"type": "text", "text": text}] if text.strip() else "(empty)"
 
     def text(self, role: str, text: str) -> bytes:
         """Return a message that is a text."""

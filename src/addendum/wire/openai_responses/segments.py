@@ -82,7 +82,8 @@ def settings(body: bytes | Json) -> dict[str, str]:
     """Return digests of the settings that count for the prefix, by name.
 
     Of `reasoning` its effort counts. `tool_choice` is none of them: the provider names it as the
-    way to narrow the tools without touching the prefix.
+    way to narrow the tools without touching the prefix. Nor is the response that diagnostics are
+    asked to compare with: it is another one in each request.
 
     Raises:
         ContentError: The body is not a JSON object.
@@ -92,6 +93,9 @@ def settings(body: bytes | Json) -> dict[str, str]:
     effort = fields(value.get("reasoning")).get("effort")
     if effort is not None:
         found["reasoning"] = effort
+    options = fields(found.pop("prompt_cache_options", None))
+    if kept := {name: each for name, each in options.items() if name != "comparison_response_id"}:
+        found["prompt_cache_options"] = kept
     return {name: encoding.digest(encoding.canonical(each)) for name, each in found.items()}
 
 
