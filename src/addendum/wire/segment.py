@@ -12,9 +12,10 @@ string is a message with one text block.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
+import msgspec
 from msgspec import Struct
 
 from addendum import encoding
@@ -147,6 +148,89 @@ def text_of(block: Json) -> str:
     """Return a block's text, empty if it has none."""
     text = block.get("text")
     return text if isinstance(text, str) else ""
+
+
+class Row:
+    """The segments of a body as a wire module finds them.
+
+    Args:
+        markable: Whether a mark may stand on a value, by role, type and value; nowhere if None.
+
+    Attributes:
+        found: The segments so far, in cache order.
+    """
+
+    def __init__(self, markable: Callable[[str, str, Json], bool] | None = None) -> None:
+        self._markable = markable
+        self.found: list[Segment] = []
+        self._texts: list[str] = []
+
+    def put(self, segment: Segment, text: str = "") -> None:
+        """Add a segment.
+
+        Args:
+            segment: The segment.
+            text: Its text, in which this turn's instructions are looked for.
+        """
+        self.found.append(segment)
+        self._texts.append(text)
+
+    def add(
+        self,
+        kind: Kind,
+        role: str,
+        type_: str,
+        path: str,
+        value: Json,
+        *,
+        transparent: bool = False,
+        defines: str = "",
+        uses: tuple[str, ...] = (),
+        opens: str = "",
+        answers: str = "",
+    ) -> None:
+        """Add the segment of a value that carries its own marks; see `Segment`."""
+        digest, size = measured(unmarked(value))
+        marks = marks_on(value)
+        segment = Segment(
+            kind,
+            role,
+            type_,
+            path,
+            digest,
+            size,
+            mark=_lifetime(value) if marks else None,
+            marks=len(marks),
+            transparent=transparent,
+            markable=self._markable is not None and self._markable(role, type_, value),
+            defines=defines,
+            uses=uses,
+            opens=opens,
+            answers=answers,
+        )
+        self.put(segment, text_of(value))
+
+    def finish(self, tail: str | None) -> tuple[Segment, ...]:
+        """Return the segments.
+
+        Args:
+            tail: This turn's instructions where they are moved: what carries them is flagged, with
+                the head of its message if nothing else stands in that.
+        """
+        place = moved_tail(self.found, self._texts, tail) if tail else None
+        if place is not None:
+            message = self.found[place].message
+            within = [at for at, each in enumerate(self.found) if each.message == message]
+            alone = all(at == place or self.found[at].type == "message" for at in within)
+            for at in within if alone else [place]:
+                self.found[at] = msgspec.structs.replace(self.found[at], tail=True)
+        return tuple(self.found)
+
+
+def _lifetime(value: Json) -> Mark:
+    if "cache_control" not in value:
+        return "explicit"
+    return "1h" if value["cache_control"].get("ttl") == "1h" else "5m"
 
 
 def newest_human(segments: Sequence[Segment]) -> range:

@@ -15,11 +15,11 @@ from typing import Any, assert_never, cast
 from msgspec import Raw
 
 from addendum import encoding
-from addendum.errors import ContentError
 from addendum.log.events import RequestContext
 from addendum.log.values import Config, Media, ToolSchema
 from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
 from addendum.prompt.projector import WireFacts
+from addendum.wire.arguments import as_object
 from addendum.wire.pieces import Declarations, Edit, Pieces
 
 WIRE = "anthropic_messages"
@@ -171,7 +171,7 @@ class Renderer:
                         "type": "tool_use",
                         "id": block.call_id,
                         "name": block.name,
-                        "input": _object(block.arguments),
+                        "input": as_object(block.arguments),
                     }
                 )
             case Change():
@@ -296,20 +296,6 @@ def _change(block: Change) -> dict[str, Any]:
     if block.definition is not None:
         tool = {"type": "tool_definition", "definition": Raw(_declaration(block.definition))}
     return {"type": "tool_addition", "tool": tool}
-
-
-def _object(arguments: str) -> Raw:
-    """Return a call's argument text as the object this wire needs.
-
-    Text that is no JSON object, which no tool ran with, is kept under a key of its own.
-    """
-    try:
-        value = encoding.decode(arguments or "{}")
-    except ContentError:
-        value = None
-    if isinstance(value, dict):
-        return Raw((arguments or "{}").encode())
-    return Raw(encoding.encode({"unreadable_arguments": encoding.clean(arguments)}))
 
 
 def _group(block: Block) -> Group:

@@ -19,12 +19,12 @@ from addendum import encoding
 from addendum.wire.segment import (
     Json,
     Mark,
+    Row,
     Segment,
     blocks,
     fields,
     marks_on,
     measured,
-    moved_tail,
     objects,
     parse,
     text_of,
@@ -91,8 +91,7 @@ class _Reader:
         self._body = body
         self._declared: dict[str, Json] = {}
         self._surfaced: set[str] = set()
-        self._found: list[Segment] = []
-        self._texts: list[str] = []
+        self._row = Row()
 
     def read(self, tail: str | None) -> tuple[Segment, ...]:
         for at, entry in enumerate(objects(self._body.get("tools"))):
@@ -114,12 +113,8 @@ class _Reader:
                     scoped=scoped,
                     cleared=scoped and at < last_user,
                 )
-        if tail:
-            place = moved_tail(self._found, self._texts, tail)
-            if place is not None:
-                self._found[place] = msgspec.structs.replace(self._found[place], tail=True)
         self._automatic()
-        return tuple(self._found)
+        return self._row.finish(tail)
 
     def _tool(self, path: str, entry: Json) -> None:
         name = str(entry.get("name") or entry.get("mcp_server_name") or entry.get("type") or "")
@@ -132,7 +127,7 @@ class _Reader:
             del bare["defer_loading"]
         digest, size = measured(bare)
         own = marks_on(entry)
-        self._add(
+        self._row.put(
             Segment(
                 "tool",
                 "tools",
@@ -175,7 +170,7 @@ class _Reader:
         digest, size = measured(*values)
         own, inner = marks_on(block), _inner_marks(block)
         empty = kind == "text" and not text_of(block)
-        self._add(
+        self._row.put(
             Segment(
                 "system" if system else "message",
                 role,
@@ -198,20 +193,17 @@ class _Reader:
             text_of(block),
         )
 
-    def _add(self, segment: Segment, text: str = "") -> None:
-        self._found.append(segment)
-        self._texts.append(text)
-
     def _automatic(self) -> None:
         """Put the mark of the body itself where the provider puts it: the last place there is."""
         own = marks_on(self._body)
         if not own:
             return
-        for at in range(len(self._found) - 1, -1, -1):
-            segment = self._found[at]
+        found = self._row.found
+        for at in range(len(found) - 1, -1, -1):
+            segment = found[at]
             if segment.markable and not segment.deferred:
                 if segment.mark is None:
-                    self._found[at] = msgspec.structs.replace(
+                    found[at] = msgspec.structs.replace(
                         segment, mark=_lifetime(own), marks=segment.marks + 1
                     )
                 return

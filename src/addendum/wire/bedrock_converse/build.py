@@ -18,11 +18,12 @@ import msgspec
 from msgspec import Raw
 
 from addendum import encoding
-from addendum.errors import ContentError, UnsupportedContent
+from addendum.errors import UnsupportedContent
 from addendum.log.events import RequestContext
 from addendum.log.values import Config, Media, ToolSchema
 from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
 from addendum.prompt.wire_facts import WireFacts
+from addendum.wire.arguments import as_object
 from addendum.wire.pieces import Declarations, Edit, Pieces
 
 WIRE = "bedrock_converse"
@@ -163,7 +164,7 @@ class Renderer:
                 use = {
                     "toolUseId": block.call_id,
                     "name": block.name,
-                    "input": _object(block.arguments),
+                    "input": as_object(block.arguments),
                 }
                 return encoding.encode({"toolUse": use})
             case Change():
@@ -259,20 +260,6 @@ def input_schema(parameters: Raw) -> Raw:
         return parameters
     kept = {key: part for key, part in value.items() if key not in _UNIONS}
     return Raw(encoding.encode({**kept, "type": "object"}))
-
-
-def _object(arguments: str) -> Raw:
-    """Return a call's argument text as the object this wire needs.
-
-    Text that is no JSON object, which no tool ran with, is kept under a key of its own.
-    """
-    try:
-        value = encoding.decode(arguments or "{}")
-    except ContentError:
-        value = None
-    if isinstance(value, dict):
-        return Raw((arguments or "{}").encode())
-    return Raw(encoding.encode({"unreadable_arguments": encoding.clean(arguments)}))
 
 
 def _role(block: Block) -> str:

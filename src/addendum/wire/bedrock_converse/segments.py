@@ -19,10 +19,10 @@ from addendum import encoding
 from addendum.wire.segment import (
     Json,
     Kind,
+    Row,
     Segment,
     fields,
     measured,
-    moved_tail,
     objects,
     parse,
     text_of,
@@ -45,14 +45,14 @@ def segments(body: bytes | Json, tail: str | None = None) -> tuple[Segment, ...]
         ContentError: The body is not a JSON object.
     """
     value = parse(body)
-    reader = _Reader()
+    row = Row()
     tools = objects(fields(value.get("toolConfig")).get("tools"))
-    reader.row("tool", "tools", "toolConfig.tools", tools)
-    reader.row("system", "system", "system", objects(value.get("system")))
+    _entries(row, "tool", "tools", "toolConfig.tools", tools)
+    _entries(row, "system", "system", "system", objects(value.get("system")))
     for at, message in enumerate(objects(value.get("messages"))):
         content = objects(message.get("content"))
-        reader.row("message", str(message.get("role", "")), f"messages[{at}].content", content)
-    return reader.finish(tail)
+        _entries(row, "message", str(message.get("role", "")), f"messages[{at}].content", content)
+    return row.finish(tail)
 
 
 def settings(body: bytes | Json) -> dict[str, str]:
@@ -75,72 +75,59 @@ def settings(body: bytes | Json) -> dict[str, str]:
     return found
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self._found: list[Segment] = []
-        self._texts: list[str] = []
-
-    def row(self, kind: Kind, role: str, path: str, entries: Sequence[Json]) -> None:
-        """Read a list in which marks stand between the blocks."""
-        own = -1
-        for at, entry in enumerate(entries):
-            if _POINT not in entry:
-                self._block(kind, role, f"{path}[{at}]", entry)
-                own = len(self._found) - 1
-            elif own >= 0:
-                self._mark(own, fields(entry[_POINT]))
-            else:
-                # Nothing in front of it in its own row: it goes to whatever comes next.
-                self._stray(kind, role, f"{path}[{at}]", entry)
-
-    def finish(self, tail: str | None) -> tuple[Segment, ...]:
-        place = moved_tail(self._found, self._texts, tail) if tail else None
-        if place is not None:
-            self._found[place] = msgspec.structs.replace(self._found[place], tail=True)
-        return tuple(self._found)
-
-    def _mark(self, at: int, point: Json) -> None:
-        before = self._found[at]
-        self._found[at] = msgspec.structs.replace(
-            before,
-            mark="1h" if point.get("ttl") == "1h" else "5m",
-            marks=before.marks + 1,
-            misplaced=before.misplaced or not before.markable or before.marks > 0,
-        )
-
-    def _stray(self, kind: Kind, role: str, path: str, entry: Json) -> None:
-        digest, size = measured({})
-        self._found.append(
-            Segment(kind, role, _POINT, path, digest, size, marks=1, misplaced=True, markable=False)
-        )
-        self._texts.append("")
-
-    def _block(self, kind: Kind, role: str, path: str, entry: Json) -> None:
-        type_ = next(iter(entry), "")
-        result, use = fields(entry.get("toolResult")), fields(entry.get("toolUse"))
-        inner = sum(_POINT in each for each in objects(result.get("content")))
-        spec = fields(entry.get("toolSpec"))
-        digest, size = measured(entry)
-        text = text_of(entry)
-        self._found.append(
-            Segment(
-                kind,
-                role,
-                "tool" if kind == "tool" else type_,
-                path,
-                digest,
-                size,
-                marks=inner,
-                misplaced=inner > 0,
-                transparent=type_ == _REASONING,
-                markable=type_ != _REASONING and (type_ != "text" or bool(text.strip())),
-                defines=_text(spec.get("name")),
-                uses=(_text(use.get("name")),) if use else (),
-                opens=_text(use.get("toolUseId")),
-                answers=_text(result.get("toolUseId")),
+def _entries(row: Row, kind: Kind, role: str, path: str, entries: Sequence[Json]) -> None:
+    """Read a list in which marks stand between the blocks."""
+    own = -1
+    for at, entry in enumerate(entries):
+        if _POINT not in entry:
+            _block(row, kind, role, f"{path}[{at}]", entry)
+            own = len(row.found) - 1
+        elif own >= 0:
+            row.found[own] = _marked(row.found[own], fields(entry[_POINT]))
+        else:
+            # Nothing in front of it in its own row: it goes to whatever comes next.
+            digest, size = measured({})
+            place = f"{path}[{at}]"
+            row.put(
+                Segment(
+                    kind, role, _POINT, place, digest, size, marks=1, misplaced=True, markable=False
+                )
             )
-        )
-        self._texts.append(text)
+
+
+def _marked(before: Segment, point: Json) -> Segment:
+    return msgspec.structs.replace(
+        before,
+        mark="1h" if point.get("ttl") == "1h" else "5m",
+        marks=before.marks + 1,
+        misplaced=before.misplaced or not before.markable or before.marks > 0,
+    )
+
+
+def _block(row: Row, kind: Kind, role: str, path: str, entry: Json) -> None:
+    type_ = next(iter(entry), "")
+    result, use = fields(entry.get("toolResult")), fields(entry.get("toolUse"))
+    inner = sum(_POINT in each for each in objects(result.get("content")))
+    spec = fields(entry.get("toolSpec"))
+    digest, size = measured(entry)
+    text = text_of(entry)
+    segment = Segment(
+        kind,
+        role,
+        "tool" if kind == "tool" else type_,
+        path,
+        digest,
+        size,
+        marks=inner,
+        misplaced=inner > 0,
+        transparent=type_ == _REASONING,
+        markable=type_ != _REASONING and (type_ != "text" or bool(text.strip())),
+        defines=_text(spec.get("name")),
+        uses=(_text(use.get("name")),) if use else (),
+        opens=_text(use.get("toolUseId")),
+        answers=_text(result.get("toolUseId")),
+    )
+    row.put(segment, text)
 
 
 def _text(value: Any) -> str:

@@ -20,10 +20,11 @@ import msgspec
 from msgspec import Raw
 
 from addendum import encoding
-from addendum.errors import ContentError, UnsupportedContent
+from addendum.errors import UnsupportedContent
 from addendum.log.values import Config, ToolSchema
 from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
 from addendum.prompt.wire_facts import WireFacts
+from addendum.wire.arguments import as_object
 from addendum.wire.pieces import Declarations, Edit, Pieces
 
 WIRE = "gemini"
@@ -191,7 +192,7 @@ class Renderer:
                 call = {
                     "id": block.call_id,
                     "name": block.name,
-                    "args": _object(block.arguments),
+                    "args": as_object(block.arguments),
                 }
                 value: dict[str, Any] = {"functionCall": call}
                 if self._stand_in and block.part == 1:
@@ -250,20 +251,6 @@ def _declaration(tool: ToolSchema) -> bytes:
 
 
 _declarations = Declarations(_declaration)
-
-
-def _object(arguments: str) -> Raw:
-    """Return a call's argument text as the object this wire needs.
-
-    Text that is no JSON object, which no tool ran with, is kept under a key of its own.
-    """
-    try:
-        value = encoding.decode(arguments or "{}")
-    except ContentError:
-        value = None
-    if isinstance(value, dict):
-        return Raw((arguments or "{}").encode())
-    return Raw(encoding.encode({"unreadable_arguments": encoding.clean(arguments)}))
 
 
 def _role(block: Block) -> str:

@@ -10,19 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from addendum import encoding
 from addendum.wire.segment import (
     Json,
     Kind,
+    Row,
     Segment,
     fields,
-    measured,
-    moved_tail,
     objects,
     parse,
-    text_of,
 )
 
 _ROLES = {"user": "user", "model": "assistant"}
@@ -41,21 +37,21 @@ def segments(body: bytes | Json, tail: str | None = None) -> tuple[Segment, ...]
         ContentError: The body is not a JSON object.
     """
     value = parse(body)
-    reader = _Reader()
+    row = Row()
     for at, tool in enumerate(objects(value.get("tools"))):
         entries = objects(tool.get("functionDeclarations"))
         for number, entry in enumerate(entries):
             place = f"tools[{at}].functionDeclarations[{number}]"
-            reader.add("tool", "tools", "tool", place, entry, defines=_text(entry.get("name")))
+            row.add("tool", "tools", "tool", place, entry, defines=_text(entry.get("name")))
         if not entries:
-            reader.add("tool", "tools", "tool", f"tools[{at}]", tool)
+            row.add("tool", "tools", "tool", f"tools[{at}]", tool)
     for at, part in enumerate(objects(fields(value.get("systemInstruction")).get("parts"))):
-        reader.part("system", "system", f"systemInstruction.parts[{at}]", part)
+        _part(row, "system", "system", f"systemInstruction.parts[{at}]", part)
     for at, content in enumerate(objects(value.get("contents"))):
         for number, part in enumerate(objects(content.get("parts"))):
             role = _ROLES.get(str(content.get("role")), "user")
-            reader.part("message", role, f"contents[{at}].parts[{number}]", part)
-    return reader.finish(tail)
+            _part(row, "message", role, f"contents[{at}].parts[{number}]", part)
+    return row.finish(tail)
 
 
 def settings(body: bytes | Json) -> dict[str, str]:
@@ -77,65 +73,21 @@ def settings(body: bytes | Json) -> dict[str, str]:
     }
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self._found: list[Segment] = []
-        self._texts: list[str] = []
-
-    def part(self, kind: Kind, role: str, path: str, part: Json) -> None:
-        call, response = fields(part.get("functionCall")), fields(part.get("functionResponse"))
-        thought = part.get("thought") is True
-        names = [name for name in part if name not in ("thought", "thoughtSignature")]
-        self.add(
-            kind,
-            role,
-            "thought" if thought else next(iter(names), ""),
-            path,
-            part,
-            transparent=thought,
-            uses=(_text(call.get("name")),) if call else (),
-            opens=_text(call.get("id")),
-            answers=_text(response.get("id")),
-        )
-
-    def add(
-        self,
-        kind: Kind,
-        role: str,
-        type_: str,
-        path: str,
-        value: Json,
-        *,
-        transparent: bool = False,
-        defines: str = "",
-        uses: tuple[str, ...] = (),
-        opens: str = "",
-        answers: str = "",
-    ) -> None:
-        digest, size = measured(value)
-        self._found.append(
-            Segment(
-                kind,
-                role,
-                type_,
-                path,
-                digest,
-                size,
-                transparent=transparent,
-                markable=False,
-                defines=defines,
-                uses=uses,
-                opens=opens,
-                answers=answers,
-            )
-        )
-        self._texts.append(text_of(value))
-
-    def finish(self, tail: str | None) -> tuple[Segment, ...]:
-        place = moved_tail(self._found, self._texts, tail) if tail else None
-        if place is not None:
-            self._found[place] = msgspec.structs.replace(self._found[place], tail=True)
-        return tuple(self._found)
+def _part(row: Row, kind: Kind, role: str, path: str, part: Json) -> None:
+    call, response = fields(part.get("functionCall")), fields(part.get("functionResponse"))
+    thought = part.get("thought") is True
+    names = [name for name in part if name not in ("thought", "thoughtSignature")]
+    row.add(
+        kind,
+        role,
+        "thought" if thought else next(iter(names), ""),
+        path,
+        part,
+        transparent=thought,
+        uses=(_text(call.get("name")),) if call else (),
+        opens=_text(call.get("id")),
+        answers=_text(response.get("id")),
+    )
 
 
 def _text(value: Any) -> str:

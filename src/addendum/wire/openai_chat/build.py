@@ -190,8 +190,8 @@ class _Messages:
     def _content(self, text: str) -> Any:
         if not self._parts:
             return text
-        # Anthropic behind a gateway refuses what has no text; no mark stands on such a one.
-        return [{"type": "text", "text": text}] if text.strip() else "(empty)"
+        # Anthropic behind a gateway refuses what has no text, and a mark may have to stand on it.
+        return [{"type": "text", "text": text if text.strip() else "(empty)"}]
 
     def text(self, role: str, text: str) -> bytes:
         """Return a message that is a text."""

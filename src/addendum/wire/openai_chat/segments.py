@@ -14,23 +14,17 @@ Sources: OpenAI guide "Prompt caching" and openai-python 3.57.0 types (2026-11);
 
 from __future__ import annotations
 
-import msgspec
-
 from addendum import encoding
 from addendum.wire.segment import (
     Json,
     Kind,
-    Mark,
+    Row,
     Segment,
     blocks,
     fields,
-    marks_on,
-    measured,
-    moved_tail,
     objects,
     parse,
     text_of,
-    unmarked,
 )
 
 _APART = frozenset({"role", "content", "tool_calls", "tools"})
@@ -60,14 +54,14 @@ def segments(body: bytes | Json, tail: str | None = None) -> tuple[Segment, ...]
         ContentError: The body is not a JSON object.
     """
     value = parse(body)
-    reader = _Reader()
+    row = Row(_markable)
     for at, entry in enumerate(objects(value.get("tools"))):
-        reader.tool(f"tools[{at}]", entry)
+        row.add("tool", "tools", "tool", f"tools[{at}]", entry, defines=_function(entry))
     front = True
     for at, message in enumerate(objects(value.get("messages"))):
         front = front and message.get("role") in ("system", "developer")
-        reader.message(f"messages[{at}]", message, "system" if front else "message")
-    return reader.finish(tail)
+        _message(row, f"messages[{at}]", message, "system" if front else "message")
+    return row.finish(tail)
 
 
 def settings(body: bytes | Json) -> dict[str, str]:
@@ -87,101 +81,31 @@ def settings(body: bytes | Json) -> dict[str, str]:
     }
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self._found: list[Segment] = []
-        self._texts: list[str] = []
-
-    def tool(self, path: str, entry: Json) -> None:
-        self._add("tool", "tools", "tool", path, entry, defines=_function(entry))
-
-    def message(self, path: str, message: Json, kind: Kind) -> None:
-        role = str(message.get("role", ""))
-        head = {
-            name: value
-            for name, value in message.items()
-            if name not in _APART and name not in _REASONING and value is not None
-        }
-        answers = str(message.get("tool_call_id", "")) if role == "tool" else ""
-        self._add(kind, role, "message", path, head, answers=answers)
-        for name in _REASONING:
-            if message.get(name) is not None:
-                value = {name: message[name]}
-                self._add(kind, role, "reasoning", f"{path}.{name}", value, transparent=True)
-        for at, part in enumerate(blocks(message.get("content"))):
-            place = f"{path}.content[{at}]"
-            self._add(kind, role, str(part.get("type", "")), place, part)
-        for at, entry in enumerate(objects(message.get("tools"))):
-            place = f"{path}.tools[{at}]"
-            self._add(kind, role, "declaration", place, entry, defines=_function(entry))
-        for at, call in enumerate(objects(message.get("tool_calls"))):
-            self._add(
-                kind,
-                role,
-                "tool_call",
-                f"{path}.tool_calls[{at}]",
-                call,
-                uses=(_function(call),),
-                opens=str(call.get("id", "")),
-            )
-
-    def finish(self, tail: str | None) -> tuple[Segment, ...]:
-        place = moved_tail(self._found, self._texts, tail) if tail else None
-        if place is not None:
-            message = self._found[place].message
-            within = [at for at, each in enumerate(self._found) if each.message == message]
-            alone = all(at == place or self._found[at].type == "message" for at in within)
-            for at in within if alone else [place]:
-                self._found[at] = msgspec.structs.replace(self._found[at], tail=True)
-        return tuple(self._found)
-
-    def _add(
-        self,
-        kind: Kind,
-        role: str,
-        type_: str,
-        path: str,
-        value: Json,
-        *,
-        transparent: bool = False,
-        defines: str = "",
-        uses: tuple[str, ...] = (),
-        opens: str = "",
-        answers: str = "",
-    ) -> None:
-        digest, size = measured(unmarked(value))
-        marks = marks_on(value)
-        self._found.append(
-            Segment(
-                kind,
-                role,
-                type_,
-                path,
-                digest,
-                size,
-                mark=_mark(value, marks),
-                marks=len(marks),
-                transparent=transparent,
-                markable=_markable(role, type_, value),
-                defines=defines,
-                uses=uses,
-                opens=opens,
-                answers=answers,
-            )
-        )
-        self._texts.append(text_of(value))
+def _message(row: Row, path: str, message: Json, kind: Kind) -> None:
+    role = str(message.get("role", ""))
+    head = {
+        name: value
+        for name, value in message.items()
+        if name not in _APART and name not in _REASONING and value is not None
+    }
+    answers = str(message.get("tool_call_id", "")) if role == "tool" else ""
+    row.add(kind, role, "message", path, head, answers=answers)
+    for name in _REASONING:
+        if message.get(name) is not None:
+            value = {name: message[name]}
+            row.add(kind, role, "reasoning", f"{path}.{name}", value, transparent=True)
+    for at, part in enumerate(blocks(message.get("content"))):
+        row.add(kind, role, str(part.get("type", "")), f"{path}.content[{at}]", part)
+    for at, entry in enumerate(objects(message.get("tools"))):
+        place = f"{path}.tools[{at}]"
+        row.add(kind, role, "declaration", place, entry, defines=_function(entry))
+    for at, call in enumerate(objects(message.get("tool_calls"))):
+        place, opens = f"{path}.tool_calls[{at}]", str(call.get("id", ""))
+        row.add(kind, role, "tool_call", place, call, uses=(_function(call),), opens=opens)
 
 
 def _function(entry: Json) -> str:
     return str(fields(entry.get("function")).get("name", ""))
-
-
-def _mark(value: Json, marks: list[Json]) -> Mark | None:
-    if not marks:
-        return None
-    if "cache_control" not in value:
-        return "explicit"
-    return "1h" if marks[0].get("ttl") == "1h" else "5m"
 
 
 def _markable(role: str, type_: str, value: Json) -> bool:

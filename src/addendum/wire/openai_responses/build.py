@@ -164,11 +164,13 @@ class Renderer:
             case Text():
                 return _message("developer" if block.role == "system" else "user", block.text)
             case Result():
+                # A mark may have to stand on it.
+                said = block.text if block.text.strip() else "(empty)"
                 return encoding.encode(
                     {
                         "type": "function_call_output",
                         "call_id": block.call_id,
-                        "output": [Raw(_part(block.text)), *map(_file, block.media)],
+                        "output": [Raw(_part(said)), *map(_file, block.media)],
                     }
                 )
             case Use():

@@ -16,21 +16,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from addendum import encoding
 from addendum.wire.segment import (
     Json,
     Kind,
+    Row,
     Segment,
     fields,
-    marks_on,
-    measured,
-    moved_tail,
     objects,
     parse,
-    text_of,
-    unmarked,
 )
 
 _APART = frozenset({"type", "role", "content", "output", "tools", "call_id", "id", "status"})
@@ -59,12 +53,12 @@ def segments(body: bytes | Json, tail: str | None = None) -> tuple[Segment, ...]
         ContentError: The body is not a JSON object.
     """
     value = parse(body)
-    reader = _Reader()
+    row = Row(_markable)
     for at, entry in enumerate(objects(value.get("tools"))):
-        reader.tool(f"tools[{at}]", entry, "tool", "tools")
+        _tool(row, f"tools[{at}]", entry, "tool", "tools")
     instructions = value.get("instructions")
     if isinstance(instructions, str) and instructions:
-        reader.add("system", "system", "text", "instructions", _text("text", instructions))
+        row.add("system", "system", "text", "instructions", _text("text", instructions))
     given = value.get("input")
     if isinstance(given, str):
         given = [{"type": "message", "role": "user", "content": given}]
@@ -74,8 +68,8 @@ def segments(body: bytes | Json, tail: str | None = None) -> tuple[Segment, ...]
         if kind != "additional_tools":
             prompt = kind == "message" and item.get("role") in _PROMPT_ROLES
             front = "system" if prompt and front != "message" else "message"
-        reader.item(f"input[{at}]", kind, item, front)
-    return reader.finish(tail)
+        _item(row, f"input[{at}]", kind, item, front)
+    return row.finish(tail)
 
 
 def settings(body: bytes | Json) -> dict[str, str]:
@@ -99,95 +93,46 @@ def settings(body: bytes | Json) -> dict[str, str]:
     return {name: encoding.digest(encoding.canonical(each)) for name, each in found.items()}
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self._found: list[Segment] = []
-        self._texts: list[str] = []
+def _tool(row: Row, path: str, entry: Json, kind: Kind, role: str) -> None:
+    named = str(entry.get("name") or entry.get("server_label") or entry.get("type") or "")
+    row.add(kind, role, "tool" if role == "tools" else "definition", path, entry, defines=named)
 
-    def tool(self, path: str, entry: Json, kind: Kind, role: str) -> None:
-        named = str(entry.get("name") or entry.get("server_label") or entry.get("type") or "")
-        type_ = "tool" if role == "tools" else "definition"
-        self.add(kind, role, type_, path, entry, defines=named)
 
-    def item(self, path: str, kind: str, item: Json, part: Kind) -> None:
-        head = {
-            name: value for name, value in item.items() if name not in _APART and value is not None
-        }
-        match kind:
-            case "message":
-                role = str(item.get("role", ""))
-                self.add(part, role, "message", path, head)
-                text = "output_text" if role == "assistant" else "input_text"
-                self._parts(f"{path}.content", part, role, _listed(item.get("content"), text))
-            case "function_call_output" | "custom_tool_call_output":
-                answers = str(item.get("call_id", ""))
-                self.add(part, "tool", "message", path, head, answers=answers)
-                parts = _listed(item.get("output"), "input_text")
-                self._parts(f"{path}.output", part, "tool", parts)
-            case "additional_tools":
-                self.add(part, "developer", "message", path, head)
-                for at, entry in enumerate(objects(item.get("tools"))):
-                    self.tool(f"{path}.tools[{at}]", entry, part, "developer")
-            case "function_call" | "custom_tool_call":
-                value = {**head, "call_id": item.get("call_id")}
-                name, opens = str(item.get("name", "")), str(item.get("call_id", ""))
-                self.add(part, "assistant", kind, path, value, uses=(name,), opens=opens)
-            case "reasoning":
-                value = {**head, "content": item.get("content")}
-                self.add(part, "assistant", kind, path, value, transparent=True)
-            case _:
-                value = {name: each for name, each in item.items() if name not in ("id", "status")}
-                self.add(part, str(item.get("role") or "assistant"), kind, path, value)
+def _item(row: Row, path: str, kind: str, item: Json, part: Kind) -> None:
+    head = {name: value for name, value in item.items() if name not in _APART and value is not None}
+    match kind:
+        case "message":
+            role = str(item.get("role", ""))
+            row.add(part, role, "message", path, head)
+            text = "output_text" if role == "assistant" else "input_text"
+            _parts(row, f"{path}.content", part, role, _listed(item.get("content"), text))
+        case "function_call_output" | "custom_tool_call_output":
+            row.add(part, "tool", "message", path, head, answers=str(item.get("call_id", "")))
+            parts = _listed(item.get("output"), "input_text")
+            _parts(row, f"{path}.output", part, "tool", parts)
+        case "additional_tools":
+            row.add(part, "developer", "message", path, head)
+            for at, entry in enumerate(objects(item.get("tools"))):
+                _tool(row, f"{path}.tools[{at}]", entry, part, "developer")
+        case "function_call" | "custom_tool_call":
+            value = {**head, "call_id": item.get("call_id")}
+            name, opens = str(item.get("name", "")), str(item.get("call_id", ""))
+            row.add(part, "assistant", kind, path, value, uses=(name,), opens=opens)
+        case "reasoning":
+            value = {**head, "content": item.get("content")}
+            row.add(part, "assistant", kind, path, value, transparent=True)
+        case _:
+            value = {name: each for name, each in item.items() if name not in ("id", "status")}
+            row.add(part, str(item.get("role") or "assistant"), kind, path, value)
 
-    def _parts(self, path: str, kind: Kind, role: str, parts: list[Json]) -> None:
-        for at, part in enumerate(parts):
-            self.add(kind, role, str(part.get("type", "")), f"{path}[{at}]", part)
 
-    def add(
-        self,
-        kind: Kind,
-        role: str,
-        type_: str,
-        path: str,
-        value: Json,
-        *,
-        transparent: bool = False,
-        defines: str = "",
-        uses: tuple[str, ...] = (),
-        opens: str = "",
-        answers: str = "",
-    ) -> None:
-        digest, size = measured(unmarked(value))
-        marks = marks_on(value)
-        self._found.append(
-            Segment(
-                kind,
-                role,
-                type_,
-                path,
-                digest,
-                size,
-                mark="explicit" if marks else None,
-                marks=len(marks),
-                transparent=transparent,
-                markable=type_ in _MARKABLE and role != "assistant",
-                defines=defines,
-                uses=uses,
-                opens=opens,
-                answers=answers,
-            )
-        )
-        self._texts.append(text_of(value))
+def _parts(row: Row, path: str, kind: Kind, role: str, parts: list[Json]) -> None:
+    for at, part in enumerate(parts):
+        row.add(kind, role, str(part.get("type", "")), f"{path}[{at}]", part)
 
-    def finish(self, tail: str | None) -> tuple[Segment, ...]:
-        place = moved_tail(self._found, self._texts, tail) if tail else None
-        if place is not None:
-            message = self._found[place].message
-            within = [at for at, each in enumerate(self._found) if each.message == message]
-            alone = all(at == place or self._found[at].type == "message" for at in within)
-            for at in within if alone else [place]:
-                self._found[at] = msgspec.structs.replace(self._found[at], tail=True)
-        return tuple(self._found)
+
+def _markable(role: str, type_: str, value: Json) -> bool:
+    return type_ in _MARKABLE and role != "assistant"
 
 
 def _listed(content: Any, kind: str) -> list[Json]:
