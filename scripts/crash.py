@@ -126,7 +126,7 @@ class Checker:
         self.pool = ServerPool()
         self.transport = Transport(TransportSettings(retries=0))
         self.sent: dict[str, dict[int, bytes]] = {}
-        self.ran: dict[str, set[str]] = {}
+        self.ran: dict[str, Counter[str]] = {}
         self.number = 0
 
     def next_life(self, place: int) -> Life:
@@ -219,12 +219,11 @@ class Checker:
                 self.last[forked.events[-1].type] += 1
         requests = [each.data for each in log.events if isinstance(each.data, RequestSent)]
         assert arrived <= len(requests), "a request left before it was durable"
-        started = {each.data.call_id for each in log.events if isinstance(each.data, ToolCall)}
-        assert set(words.ran) <= started, "a tool ran before its call was durable"
-        before = self.ran.setdefault(life.session, set())
-        assert len(set(words.ran)) == len(words.ran), "a call ran twice"
-        assert before.isdisjoint(words.ran), "a call ran again in a later life"
-        before.update(words.ran)
+        started = Counter(e.data.call_id for e in log.events if isinstance(e.data, ToolCall))
+        ran = self.ran.setdefault(life.session, Counter())
+        ran.update(words.ran)
+        # Two calls may have one id: the lab gives the same answer to the same request.
+        assert ran <= started, f"a tool ran before its call was durable, or twice: {ran - started}"
         await _gone(words.servers)
         await self._go_on(life, log)
 

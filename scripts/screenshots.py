@@ -231,6 +231,7 @@ def approval(page: Page) -> None:
     page.fill("#message", '/call time__get_current_time {"timezone": "Asia/Tokyo"}')
     page.press("#message", "Enter")
     page.locator("form.ask").wait_for()
+    page.locator("[data-server=time]", has_text="connecting").wait_for(state="detached")
 
 
 def miss(browser: Browser, address: str, session: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["why-a-cache-breaks", "projections", "harness", "when-you-do-not-need-this"]
+PAGES = ["why-a-cache-breaks", "projections", "routes", "harness", "when-you-do-not-need-this"]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLES = "\n".join(path.read_text("utf-8") for path in (ROOT / "examples").rglob("*.py"))
 
@@ -58,6 +58,20 @@ def test_commands_and_their_options_exist(page: str) -> None:
 def test_a_page_is_short_and_listed(page: str) -> None:
     assert len(text(page).splitlines()) <= 80
     assert f"({page}.md)" in (ROOT / "docs" / "index.md").read_text("utf-8")
+
+
+def test_the_table_of_routes_is_what_their_data_say() -> None:
+    from addendum.cli.demo import ROUTES
+    from addendum.routes import resolve
+
+    rows = [line for line in text("routes").splitlines() if line.startswith("| `")]
+    for name, row in zip(ROUTES, rows, strict=True):
+        route = resolve(name, environ={})
+        told_by, cache = route.capabilities.tool_update or "dispatch", route.cache
+        assert row == (
+            f"| `{name}` | {route.wire} | {told_by} | {cache.kind} | {cache.minimum:,} | "
+            f"{route.certainty} |"
+        )
 
 
 def test_scripts_that_are_named_exist() -> None:

@@ -193,8 +193,13 @@ async def played(subject: Subject, scenario: Scenario) -> Outcome:
     if refused:
         raise RuntimeError(f"{len(refused)} requests were refused")
     examined = examine([captures], rules_by_name)
-    records = [record_of(each, n, "g2") for n, each in enumerate(captures, 1)]
-    rules = rules_of(resolve(route, environ={}).cache)
+    known = resolve(route, environ={})
+    # The lab's address says nothing of whose prices hold.
+    records = [
+        structs.replace(record_of(each, n, "g2"), route=known.name)
+        for n, each in enumerate(captures, 1)
+    ]
+    rules = rules_of(known.cache)
     return Outcome(judge(records, rules, lab_count), examined, dollars(records))
 
 
@@ -272,7 +277,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         if findings and outcome.examined is not None:
             for each in outcome.examined.findings:
-                if each.rule in ("V1", "V2", "V3"):
+                if each.rule in ("V1", "V2", "V3", "V10"):
                     print(f"      {each.where}: {each.rule} {each.path}: {each.text}")
     return 1 if far else 0
 

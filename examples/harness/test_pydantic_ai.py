@@ -2,6 +2,8 @@
 
 # Install them with: pip install -r bench/peers/requirements.txt
 # pyright: reportMissingImports=false
+import asyncio
+
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.anthropic import AnthropicModel, AnthropicModelSettings
@@ -26,19 +28,25 @@ def ships(port: str) -> str:
     return f"No ship in {port}."
 
 
-def run(cache_lab: CacheLab, *toolsets: list[FunctionToolset]) -> None:
+async def talk(cache_lab: CacheLab, toolsets: tuple[list[FunctionToolset], ...]) -> None:
     """Run an agent once for each list of toolsets, in one conversation."""
     provider = AnthropicProvider(base_url=cache_lab.base_url("anthropic"), api_key="any")
     agent = Agent(AnthropicModel("claude-opus-5-5", provider=provider), instructions=PROMPT)
     history = None
-    for number, given in enumerate(toolsets, 1):
-        done = agent.run_sync(
-            f"Question {number}?",
-            toolsets=given,
-            message_history=history,
-            model_settings=CACHED,
-        )
-        history = done.all_messages()
+    async with agent:  # closes its connections, in the loop that they belong to
+        for number, given in enumerate(toolsets, 1):
+            done = await agent.run(
+                f"Question {number}?",
+                toolsets=given,
+                message_history=history,
+                model_settings=CACHED,
+            )
+            history = done.all_messages()
+
+
+def run(cache_lab: CacheLab, *toolsets: list[FunctionToolset]) -> None:
+    """Talk with an agent."""
+    asyncio.run(talk(cache_lab, toolsets))
 
 
 def test_the_prefix_stays(cache_lab: CacheLab) -> None:

@@ -162,7 +162,8 @@ async def test_a_new_head_takes_a_change_of_the_same_step_with_it(route: str) ->
             session.rehead()
             await session.run("two")
             await session.run("three")
-            assert breaks(session) == [("head changed", "tools")]
+            # OpenAI's key names the head: another one stands in front of everything.
+            assert breaks(session) == [("head changed", "settings" if route == CHAT else "tools")]
             headers = [each for each in data(session) if isinstance(each, RequestHeader)]
             assert [(each.reason, each.head, each.new_series) for each in headers] == [
                 ("initial", False, False),
@@ -392,4 +393,18 @@ async def test_a_new_head_of_the_same_tools_is_a_break_where_a_key_names_it(
             session.rehead()
             await session.run("three")
             assert breaks(session)[len(before) :] == found
+        assert here.judged(route).totals.undeclared_misses == 0
+
+
+async def test_a_key_that_changes_with_the_head_stands_in_front_of_the_tools() -> None:
+    """Kimi keeps tools in front of a change, but nothing under another key."""
+    route = "moonshot:kimi-k3"
+    async with stage() as here:
+        agent = here.agent(route, tools=[fn(f"tool{number}") for number in range(20)])
+        async with here.open(agent) as session:
+            await session.run("one")
+            await session.tools.add(fn("late"))
+            session.rehead()
+            await session.run("two")
+            assert breaks(session) == [("head changed", "settings")]
         assert here.judged(route).totals.undeclared_misses == 0

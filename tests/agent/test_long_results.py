@@ -1,4 +1,4 @@
-"""Long results: shortened once, when they are first sent, and whole in the log."""
+"""Long results: shortened once, when they are first sent, and whole in the log; empty ones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 from tests.agent.stage import CHAT, CLAUDE, DEEPSEEK, results, stage
+from tests.agent.trouble import WIRES
 
 from addendum import Limits
 from addendum.agent.replay import replay
@@ -14,7 +15,7 @@ from addendum.errors import ConfigurationError
 from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolSchema
 from addendum.prompt.long_results import shown, tier
-from addendum.tools.functions import FunctionTool
+from addendum.tools.functions import FunctionTool, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -75,3 +76,19 @@ def _note(told: str) -> int:
 def test_a_result_that_the_note_would_not_shorten_is_left_alone(length: int, fits: bool) -> None:
     assert (tier("x" * length, 100) is None) is fits
     assert shown("x" * length, None) == "x" * length
+
+
+@pytest.mark.parametrize("route", [*WIRES, "openrouter:anthropic/claude-opus-5.5"])
+@pytest.mark.parametrize("said", ["", " \n"], ids=["nothing", "blanks"])
+async def test_a_result_that_says_nothing_is_taken_and_marked(route: str, said: str) -> None:
+    async def quiet() -> str:
+        """Say nothing."""
+        return said
+
+    async with stage() as here:
+        async with here.open(here.agent(route, tools=[tool(quiet)])) as session:
+            for _ in range(2):
+                await session.run("/call quiet {}")
+        assert here.refused() == []
+        report = here.judged(route)
+        assert not report.totals.undeclared_misses

@@ -130,6 +130,40 @@ async def test_a_result_refers_to_nothing_and_calls_of_a_round_not_to_each_other
         assert took == ["{{tool1turn0}} {{tool7turn7}}", "{{tool0turn1}}"]
 
 
+@pytest.mark.parametrize("route", [CLAUDE, CHAT])
+async def test_what_was_rewound_is_not_sent_on_and_what_was_summed_up_is(route: str) -> None:
+    took: list[str] = []
+
+    async def secret() -> str:
+        """Tell a secret."""
+        return "the secret"
+
+    async def post(text: str) -> str:
+        """Post a text."""
+        took.append(text)
+        return "posted"
+
+    refer = (call("post", text="{{tool0turn0}} {{tool0turn1}}"),)
+    script = _script(
+        ("one", (call("secret"),)), ("two", (call("secret"),)), ("three", refer), ("four", refer)
+    )
+    async with stage(script) as here:
+        agent = here.agent(route, tools=[tool(secret), tool(post)], output_references=True)
+        async with here.open(agent) as session:
+            await session.run("one")
+            await session.compact("They told a secret.")
+            await session.run("two")
+            await session.rewind()
+            await session.run("three")
+            assert results(session)[-1].unknown == ("tool0turn1",)
+            # A label is never given twice.
+            assert results(session)[-1].label == "tool0turn2"
+        async with here.open(agent) as session:
+            await session.run("four")
+        assert took == ["the secret {{tool0turn1}}"] * 2
+        assert not here.refused()
+
+
 async def test_a_person_is_asked_about_what_is_put_in(tmp_path: Path) -> None:
     numbers = Numbers()
     asked: list[str] = []

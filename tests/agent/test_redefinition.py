@@ -198,3 +198,18 @@ async def test_d12_the_log_names_the_old_and_the_new_definition() -> None:
 
 def _digest(name: str, version: int) -> str:
     return definition(fn(name, version).schema)
+
+
+@pytest.mark.parametrize("move", ["rewind", "compact"])
+async def test_a_redefinition_is_named_whatever_else_the_step_brings(move: str) -> None:
+    """Kimi's head is in front of what a rewind or a compaction can move."""
+    route = "moonshot:kimi-k3"
+    async with stage() as here:
+        async with here.open(here.agent(route, tools=[fn("web"), fn("other")])) as session:
+            for text in ("one", "two"):
+                await session.run(text)
+            await session.tools.add(fn("other", 1))
+            await (session.rewind() if move == "rewind" else session.compact("short"))
+            await session.run("three")
+            assert breaks(session) == [("redefinition", "tools")]
+        assert here.judged(route).totals.undeclared_misses == 0

@@ -24,6 +24,7 @@ from tests.wire.test_vendor_types import CHECKS, comparable
 from addendum.agent.hooks import Hook, HookCall, Replace
 from addendum.cache.figures import judge
 from addendum.cache.invariants import check
+from addendum.errors import ConfigurationError
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.values import Media
@@ -195,3 +196,23 @@ async def test_files_beside_a_turns_instructions_keep_the_prefix(route: str) -> 
         ]
         assert not check(sent, rules(route), among=sent)
         assert not judge(sent, rules(route), count).totals.undeclared_misses
+
+
+@pytest.mark.parametrize(("route", "longer"), [(CLAUDE, False), (DEEPSEEK, True)])
+async def test_a_summary_may_be_as_long_as_the_files_that_it_stands_for(
+    route: str, longer: bool
+) -> None:
+    picture = types.ImageContent(data=b64(png(2, 2, noise=3_000)), mime_type="image/png")
+    tools = [CannedTool("look", "Looks.", {"type": "object"}, "", content=(picture,))]
+    spec = ServerSpec(name="eyes", server=in_process("eyes", tools), on=True)
+    entries = (Entry(calls=(ScriptCall("eyes__look", {}),)), Entry(text="A dot."))
+    summary = "It saw a grey dot. " * 100
+    async with stage(Script((ScriptStep("see", entries, summary=summary),))) as here:
+        async with here.open(here.agent(route, mcp_servers=[spec])) as session:
+            await session.run("see")
+            # A route that shows no files is told of them in a line.
+            if longer:
+                with pytest.raises(ConfigurationError, match="longer than what it would replace"):
+                    await session.compact()
+            else:
+                assert await session.compact() == summary

@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cache.captures import read_captures
 
+from addendum import encoding
 from addendum.cache import capture_archives, capture_files
+from addendum.cache.capture import record_of
 from addendum.cache.capture_files import iter_captures
 from addendum.cache.reported import usage_in, usage_of
 from addendum.errors import ContentError
@@ -259,9 +262,24 @@ def test_a_file_that_is_not_there_or_too_large_is_one_line(
     monkeypatch.setattr(capture_files, "MAX_WHOLE", 10)
     with pytest.raises(ContentError, match="over the limit of 10"):
         read_captures(written(tmp_path, json.dumps([CHAT])))
+    monkeypatch.setattr(capture_files, "MAX_WHOLE", 1000)
+    monkeypatch.setattr(capture_files, "MAX_PARTS", 20)
+    with pytest.raises(ContentError, match="40 parts of one JSON value are over the limit of 20"):
+        read_captures(written(tmp_path, '{"log":{"entries":[' + "{}," * 18 + "{}]}}"))
+    monkeypatch.setattr(encoding, "MAX_TEXT", 50)
+    with pytest.raises(ContentError, match="file:1: the line is longer than 50 bytes"):
+        read_captures(written(tmp_path, f"{json.dumps(CHAT)}\n{json.dumps(CHAT)}\n"))
     monkeypatch.setattr(capture_archives, "MAX_YAML", 10)
     with pytest.raises(ContentError, match="over the limit of 10"):
         read_captures(written(tmp_path, "interactions: []"))
+
+
+def test_a_pipe_or_a_device_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(ContentError, match="it is no regular file; write it to one first"):
+            read_captures(path)
 
 
 def test_a_reference_that_repeats_itself_is_not_unfolded(tmp_path: Path) -> None:

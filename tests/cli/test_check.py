@@ -6,8 +6,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from msgspec import structs
 from tests.cli.commands import call, complaint, told
 from tests.cli.histories import CHAT, CLAUDE, play, rewritten, silent, unread, url
+
+from addendum.log.events import Event, UserMessage
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 
@@ -151,3 +154,24 @@ def test_an_export_holds_the_very_bytes_and_no_secret(
     assert [len(each["request"]["postData"]["text"]) for each in har["log"]["entries"]][1] == len(
         body
     )
+
+
+def test_a_secret_that_was_said_is_not_exported(folder: Path) -> None:
+    secret = "sk-ant-api03-" + "Q9" * 12
+
+    def says(event: Event) -> Event:
+        if not isinstance(event.data, UserMessage):
+            return event
+        return structs.replace(event, data=structs.replace(event.data, text=f"One. {secret}"))
+
+    rewritten(folder, "rebound-", "spoken", says)
+    for form in ("json", "jsonl", "har"):
+        asked = ("export", "spoken", f"--{form}", "--store", url(folder))
+        assert secret in call(*asked, "--unredacted").stdout
+        shown = call(*asked).stdout
+        assert "Q9Q9" not in shown and "[redacted " in shown
+        json.loads(shown.splitlines()[0])
+        # What is judged stays what it was.
+        path = folder / f"spoken.{form}"
+        path.write_text(shown)
+        assert told("check", str(path))["holds"]

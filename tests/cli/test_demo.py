@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,38 @@ def test_the_demo_shows_each_way_beside_rebinding_in_80_columns() -> None:
     assert any("tokens broken: removal or restore" in line for line in lines)
     assert "deepseek:deepseek-flash: its tool changes are reported, not documented" in lines
     assert lines[-1] == "All rules hold."
+    written_down(lines)
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def written_down(lines: list[str]) -> None:
+    """Compare the figures that the pages repeat with those of a demo."""
+
+    def rows(route: str) -> list[list[str]]:
+        at = lines.index(route)
+        return [re.findall(r"[\d.,]+(?= %)|(?<= )[\d,]+(?= |$)", lines[at + n]) for n in (1, 2)]
+
+    def cells(page: str, first: str) -> list[str]:
+        text = (ROOT / page).read_text("utf-8")
+        table = next(part for part in text.split("\n\n") if part.startswith(f"| {first} |"))
+        return table.splitlines()[2:]
+
+    engine = next((each for each in lines if each.startswith("compatible:")), None)
+    routes = ["anthropic:claude-opus-5-5", "openai-chat:gpt-4.1", *([engine] if engine else [])]
+    demo = [row for route in routes for row in rows(route)]
+    for page, first in (("README.md", "route"), ("README.zh.md", "路由")):
+        for said, row in zip(cells(page, first), demo, strict=engine is not None):
+            share, expected, _, unread, misses, _ = row
+            expected = expected.replace("100.0", "100")
+            tail = f"| {share} % | {expected} % | {unread} | {misses} |"
+            assert said.endswith(tail), f"{page}: {said} is now {tail}"
+    page = "docs/when-you-do-not-need-this.md"
+    told_on = ("anthropic:claude-opus-5-5", "openai:gpt-6.1-sol", "openai-chat:gpt-4.1")
+    for said, route in zip(cells(page, "route"), told_on, strict=True):
+        ours, anew = rows(route)
+        assert f", {ours[3]} |" in said and f", {anew[3]} |" in said, f"{page}: {said}"
 
 
 def test_the_demo_as_json_has_every_run_and_its_rebinding() -> None:

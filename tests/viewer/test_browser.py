@@ -7,21 +7,58 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import pytest
+from msgspec import Raw
 from tests.viewer.browser import Watch, chromium, served
 from tests.viewer.staged import long_log, stored
 
+from addendum.log.approvals import ToolRedefined
+from addendum.log.events import (
+    AssistantMessage,
+    CacheBreak,
+    CompactionFailed,
+    DeveloperMessage,
+    RequestHeader,
+    SessionStart,
+    StepStart,
+    ToolResult,
+    ToolSwitch,
+    TurnStart,
+    UserMessage,
+)
+from addendum.log.session_log import SessionLog
+from addendum.log.subagents import SubagentStarted
+from addendum.log.values import (
+    Call,
+    Config,
+    Header,
+    Media,
+    ToolAddition,
+    ToolRemoval,
+    ToolSchema,
+)
 from addendum.stores import open_store
 
 EXECUTABLE = chromium()
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: E402
 
-CHAT = "openai-chat:gpt-4.1"
+EVIL_ID = "x'><img src=x onerror=window.hit=8><b id=main>"
+CHAT, CLAUDE = "openai-chat:gpt-4.1", "anthropic:claude-opus-5-5"
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
+    "gg=="
+)
 AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text("utf-8")
 Open = Callable[..., Any]
+
+HOSTILE = """<script>window.hit = 1</script><img src=x onerror="window.hit = 2">
+<svg onload="window.hit = 3"><style>body { display: none }</style></svg>
+[link](javascript:window.hit=4) ![pic](https://evil.example/x.png) \x1b[31mred
+<link rel=stylesheet href=https://evil.example/x.css><base href=https://evil.example/>"""
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +68,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     async def fill() -> None:
         store = await open_store(f"sqlite:///{folder / 'viewer.db'}")
         await stored(store, long_log(120))
+        await stored(store, pictured())
+        await stored(store, hostile())
         await store.aclose()
 
     anyio.run(fill)
@@ -69,7 +108,46 @@ def tab(browser: Browser, address: str) -> Open:
     return opened
 
 
-def begin(page: Page, text: str, route: str = "anthropic:claude-opus-5-5") -> str:
+def pictured() -> SessionLog:
+    """A log with a picture among the results, and with one that only says that it is one."""
+    log = SessionLog("pictures")
+    log.append(SessionStart("pictures"))
+    log.append(TurnStart(1))
+    log.append(StepStart(1, 1))
+    log.append(UserMessage(1, "draw"))
+    call = Call("c", "draw", "{}")
+    log.append(AssistantMessage(1, 1, CLAUDE, "anthropic_messages", calls=(call,)))
+    files = (Media("image/png", PIXEL), Media("image/png", "PHN2ZyBvbmxvYWQ9YWxlcnQoMSk+"))
+    log.append(ToolResult(1, 1, "c", "draw", "drawn", media=files))
+    return log
+
+
+def hostile() -> SessionLog:
+    """A log in which everything that has a name is made to break out of it."""
+    evil = '"><img src=x onerror=window.hit=6><svg onload=window.hit=7>\x1b]0;x\x07<!--'
+    log = SessionLog(EVIL_ID)
+    log.append(SessionStart(EVIL_ID))
+    log.append(TurnStart(1))
+    log.append(StepStart(1, 1))
+    log.append(UserMessage(1, HOSTILE, tail=evil))
+    schema = Raw(b'{"type":"object"}')
+    tool = ToolSchema(evil, evil, schema)
+    config = Config("anthropic", "claude-opus-5-5", max_tokens=100)
+    head = log.append(RequestHeader(Header(config, (tool,)), "initial")).seq
+    log.append(DeveloperMessage(1, 1, (ToolAddition(evil), ToolRemoval("gone")), head))
+    log.append(ToolSwitch("server", evil, True, by="user"))
+    log.append(CacheBreak("redefinition", CLAUDE, "tools", evil))
+    call = Call(evil, evil, HOSTILE, origin="dispatched")
+    said = {"reasoning": HOSTILE, "text": HOSTILE, "calls": (call,)}
+    log.append(AssistantMessage(1, 1, CLAUDE, "anthropic_messages", **said))
+    log.append(SubagentStarted(1, 1, evil, EVIL_ID, (evil,)))
+    log.append(ToolRedefined(evil, "a", "b", "keep"))
+    log.append(ToolResult(1, 1, evil, evil, HOSTILE, is_error=True, code=evil))
+    log.append(CompactionFailed(HOSTILE))
+    return log
+
+
+def begin(page: Page, text: str, route: str = CLAUDE) -> str:
     """Start a conversation by hand; return its path."""
     page.goto("/")
     page.fill("[name=route]", route)
@@ -283,12 +361,6 @@ def test_what_is_edited_is_sent_again_and_a_fork_goes_its_own_way(tab: Open) -> 
         expect(page.locator("#turns")).to_contain_text("taken over from")
 
 
-HOSTILE = """<script>window.hit = 1</script><img src=x onerror="window.hit = 2">
-<svg onload="window.hit = 3"><style>body { display: none }</style></svg>
-[link](javascript:window.hit=4) ![pic](https://evil.example/x.png) \x1b[31mred
-<link rel=stylesheet href=https://evil.example/x.css><base href=https://evil.example/>"""
-
-
 def test_hostile_content_runs_nothing_and_loads_nothing(tab: Open) -> None:
     with tab() as page:
         url = begin(page, HOSTILE)
@@ -307,6 +379,92 @@ def test_hostile_content_runs_nothing_and_loads_nothing(tab: Open) -> None:
             expect(page.locator("main")).to_be_visible()
 
 
+def test_a_picture_of_a_result_is_shown_and_what_is_none_is_a_file(tab: Open) -> None:
+    with tab("/s/pictures") as page:
+        page.locator("details.call > summary").click()
+        picture = page.locator("img.medium")
+        expect(picture).to_have_count(1)
+        picture.scroll_into_view_if_needed()
+        expect(picture).to_have_js_property("naturalWidth", 1)
+        expect(page.get_by_role("link", name="File of the result (image/png)")).to_be_visible()
+
+
+def test_two_tabs_show_the_same_and_a_reload_keeps_what_waits(tab: Open) -> None:
+    with tab() as page, tab() as other:
+        url = begin(page, "Hello there.")
+        page.locator("[data-switch=git]").click()
+        expect(page.locator("[data-server=git] summary")).to_contain_text("12 tools")
+        other.goto(url)
+        expect(other.locator("[data-switch=git]")).to_have_attribute("aria-checked", "true")
+        say(page, '/call git__git_add {"repo_path": ".", "files": ["notes.txt"]}')
+        expect(page.locator("form.ask")).to_be_visible()
+        expect(other.locator("form.ask")).to_be_visible()
+        page.reload()
+        expect(page.locator("form.ask")).to_be_visible()
+        expect(page.locator("#send")).to_be_disabled()
+        other.locator("form.ask").get_by_role("button", name="Approve").first.click()
+        for each in (page, other):
+            expect(each.locator("form.ask")).to_have_count(0)
+            expect(each.locator("details.call")).to_contain_text("git__git_add")
+            expect(each.locator("#send")).to_be_enabled()
+        # The list beside tells that the conversation went on.
+        expect(page.locator("[data-list] [aria-current]")).not_to_contain_text("11 events")
+
+
+def test_names_that_break_out_stay_names_also_in_a_file(tab: Open, tmp_path: Path) -> None:
+    with tab("/") as page:
+        url = f"/s/{quote(EVIL_ID, safe='')}"
+        paths = ["/", url, f"{url}/trajectory?at=9", f"{url}/tools", f"{url}/usage"]
+        for path in [*paths, f"{url}/event/9", f"{url}/trajectory?q=img"]:
+            page.goto(path)
+            page.evaluate(
+                "for (const each of document.querySelectorAll('details')) each.open = true"
+            )
+            assert page.evaluate("window.hit") is None, path
+            assert page.locator("main :is(img, iframe, style, script, b)").count() == 0, path
+            assert page.locator("#main").count() == 1
+        page.goto(url)
+        expect(page.locator("details.call")).to_contain_text("<img src=x onerror=window.hit=6>")
+        # A file from here is opened by others: what is in it does nothing there either.
+        exported = page.context.request.get(f"{url}/export").text()
+        page.goto("about:blank")
+        page.set_content(exported)
+        assert page.evaluate("window.hit") is None
+        assert page.locator(":is(img, iframe, script, b)").count() == 0
+        assert page.locator("style").count() == 1
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_an_error_and_an_exported_file_have_no_serious_faults_of_access(
+    browser: Browser, address: str, tmp_path: Path, theme: Any
+) -> None:
+    context = browser.new_context(base_url=address, color_scheme=theme, bypass_csp=True)
+    page = context.new_page()
+    assert page.goto("/s/nobody") is not None
+    expect(page.get_by_role("heading")).to_have_text("There is no such page")
+    assert serious(page) == []
+    file = tmp_path / "long.html"
+    file.write_text(context.request.get("/s/long/export").text(), "utf-8")
+    watch = Watch(page)
+    page.goto(file.as_uri())
+    expect(page.locator(".turn").last).to_be_attached()
+    assert page.evaluate("getComputedStyle(document.querySelector('.top')).position") == "sticky"
+    assert serious(page) == []
+    context.close()
+    assert watch.wrong == [f"request: {file.as_uri()}"]
+
+
+def serious(page: Page) -> list[str]:
+    """Return what keeps people from using a page, as axe sees it."""
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    return [
+        f"{page.url}: {each['id']} {each['help']} {[node['target'] for node in each['nodes'][:3]]}"
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_no_page_has_serious_faults_of_access(tab: Open, theme: str) -> None:
     with tab("/", color_scheme=theme, bypass_csp=True) as page:
@@ -322,12 +480,7 @@ def test_no_page_has_serious_faults_of_access(tab: Open, theme: str) -> None:
             page.goto(path)
             if path.count("/") == 2:
                 expect(page.locator("[data-switch=git]")).to_be_visible()
-            page.evaluate(AXE)
-            found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-            for each in found["violations"]:
-                if each["impact"] in ("serious", "critical"):
-                    where = [node["target"] for node in each["nodes"][:3]]
-                    faults.append(f"{path}: {each['id']} {each['help']} {where}")
+            faults += serious(page)
         assert faults == []
 
 

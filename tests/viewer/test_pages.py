@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from urllib.parse import quote
 
 import pytest
-from tests.viewer.staged import OPUS, Stage, long_log, stage, stored
+from tests.viewer.staged import OPUS, Stage, canned, long_log, spec, stage, stored
 
 from addendum.log.events import (
     AssistantMessage,
@@ -24,7 +24,9 @@ from addendum.log.events import (
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Call, Media, ToolAddition
 from addendum.stores import MemoryStore
+from addendum.viewer.feed import panel_html
 from addendum.viewer.ledger import PAGE
+from addendum.viewer.words import words
 
 pytestmark = pytest.mark.anyio
 EVIL = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>"
@@ -199,20 +201,25 @@ async def test_an_image_of_a_result_is_shown_and_other_files_are_kept() -> None:
     log.append(said)
     files = (Media("image/png", "iVBORw0KGgo="), Media("application/pdf", "JVBERi0="))
     files += (Media("text/html", "PHNjcmlwdD4="), Media("image/png", "!"))
+    files += (Media("image/svg+xml", "PHN2Zz4="), Media("image/gif", "PHNjcmlwdD4="))
     seq = log.append(ToolResult(1, 1, "c", "draw", "drawn", media=files)).seq
     await stored(store, log)
     async with stage(store=store) as staged:
         page = await staged.get("/s/media")
         assert f'src="/s/media/event/{seq}/media/0"' in page and "application/pdf" in page
+        # What is said of a file is no proof: these are not pictures, so no page shows them as such.
+        for place in (3, 4, 5):
+            assert f'src="/s/media/event/{seq}/media/{place}"' not in page
         kinds: list[tuple[str, str]] = []
-        for place in range(3):
+        for place in (0, 1, 2, 4, 5):
             answer = await staged.client.get(f"/s/media/event/{seq}/media/{place}")
             assert answer.status_code == 200
+            assert "sandbox" in answer.headers["content-security-policy"]
+            assert answer.headers["x-content-type-options"] == "nosniff"
             kinds.append((answer.headers["content-type"], answer.headers["content-disposition"]))
         assert kinds == [
             ("image/png", "inline"),
-            ("application/octet-stream", "attachment"),
-            ("application/octet-stream", "attachment"),
+            *[("application/octet-stream", "attachment")] * 4,
         ]
         for place in (3, 9):
             answer = await staged.client.get(f"/s/media/event/{seq}/media/{place}")
@@ -263,3 +270,27 @@ async def test_the_start_tells_what_conversations_cost() -> None:
         share = 100 * sum(prompts[:-1]) // sum(prompts)
         assert f'data-by="{sum(prompts)}"' in row.group() and f"{share} %" in row.group()
         assert "No message yet" in page
+
+
+async def test_a_thousand_tools_make_no_large_page() -> None:
+    servers = [spec("large", [canned(f"tool_{n}") for n in range(1_000)])]
+    servers += [spec(f"s{n}", [canned(f"t{m}") for m in range(30)]) for n in range(19)]
+    async with stage(*servers, ask="never") as staged:
+        url = await staged.begin()
+        for each in servers:
+            await staged.post(f"{url}/switch", {"server": each.name, "on": True})
+        await staged.post(f"{url}/send", {"text": "and now?"})
+        await staged.quiet(url)
+        for path in ("", "/trajectory?request=2", "/tools", "/requests/2", "/diff/1/2"):
+            assert len(await staged.get(url + path)) < 300_000, path
+        page = await staged.get(f"{url}/requests/2")
+        found = re.search(r'data-run="([^"]+)"', page)
+        assert found and "new segments" in page
+        # What was told in one line opens, a part at a time, down to the last one.
+        shown = await staged.get(found[1])
+        assert shown.count('class="segment s-added') == 200
+        rest = re.search(r'data-run="([^"]+)"', shown)
+        assert rest and rest[1] != found[1]
+        room = await staged.house.room(url.removeprefix("/s/"))
+        panel = await panel_html(staged.house, room, words("en"))
+        assert len(panel) < 100_000 and "and 980 more" in panel

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx2
 import pytest
-from tests.viewer.staged import BASE, Stage, stage
+from tests.viewer.staged import BASE, Stage, long_log, stage, stored
 
+from addendum.stores import MemoryStore
 from addendum.viewer.app import build
 from addendum.viewer.safety import MAX_BODY, POLICY, is_loopback
 
@@ -134,6 +136,9 @@ async def test_paths_lead_nowhere_else() -> None:
             "/s/" + "x" * 3000,
             "/s/nobody/event/99999999999999999999",
             "/s/nobody/requests/1/segment?path=../../etc",
+            "/s/nobody/event/" + "9" * 5000,
+            "/s/nobody/requests/" + "9" * 5000,
+            "/s/nobody/diff/1/x",
         ):
             answer = await staged.client.get(path)
             assert answer.status_code in (400, 404), (path, answer.status_code)
@@ -153,6 +158,9 @@ async def test_other_machines_need_the_secret_once() -> None:
         cookie = answer.headers["set-cookie"]
         assert SECRET not in cookie and "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
         assert (await client.get("/")).status_code == 200
+        # It stays in no address, so no link of a page carries it on.
+        answer = await client.get(f"/sessions?access={SECRET}", follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/sessions")
 
 
 async def test_an_address_may_stand_for_any_host_but_a_name_may_not() -> None:
@@ -182,3 +190,36 @@ def _cookie(client: httpx2.AsyncClient) -> str:
 )
 def test_what_is_reached_from_this_machine_alone(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
+
+
+async def test_numbers_beyond_a_session_lead_to_its_end() -> None:
+    store = MemoryStore()
+    await stored(store, long_log(3))
+    async with stage(store=store) as staged:
+        for query in ("after", "before", "at", "request"):
+            for value in ("0", "99999999999", "9" * 40, "x", "-1"):
+                for page in ("trajectory", "rows", "turns"):
+                    answer = await staged.client.get(f"/s/long/{page}?{query}={value}")
+                    assert answer.status_code in (200, 404), (page, query, value)
+
+
+async def test_what_is_wrong_is_told_in_few_words() -> None:
+    async with stage() as staged:
+        told = await staged.post("/new", {"text": "x", "route": "r" * 100_000}, 409)
+        assert len(told["error"]) <= 2_000
+
+
+async def test_a_socket_is_closed_before_anything_hears_of_it() -> None:
+    async with stage() as staged:
+        said: list[Any] = []
+
+        async def receive() -> Any:
+            raise AssertionError("nothing is read from it")
+
+        async def send(message: Any) -> None:
+            said.append(message)
+
+        for path in ("/", "/static/page.js", "/s/x/events"):
+            scope = {"type": "websocket", "path": path, "headers": [], "query_string": b""}
+            await staged.guard(scope, receive, send)
+        assert said == [{"type": "websocket.close"}] * 3

@@ -170,4 +170,5 @@ def test_a_prompt_that_grows_only_grows_at_the_end() -> None:
 def test_a_result_without_a_text_is_never_an_empty_part(empty: str) -> None:
     blocks = (HUMAN, Use(3, 0, "c1", "a", "{}"), Result(4, 0, "c1", "a", empty))
     assert said(*blocks)["messages"][-1]["content"] == empty
-    assert said(*blocks, renderer=Renderer(parts=True))["messages"][-1]["content"] == "(empty)"
+    found = said(*blocks, renderer=Renderer(parts=True), marks=Marks(blocks=(2,)))
+    assert found["messages"][-1]["content"] == [text("(empty)", True)]

@@ -1,11 +1,15 @@
-"""The results of a session by the labels under which later calls refer to them."""
+"""The results of a session by the labels under which later calls refer to them.
+
+What a compaction took from the model's sight can be referred to still: its summary may name the
+label. What was rewound is gone: nobody is to send on what a person took back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from addendum.log.events import AssistantMessage, Event, ToolResult
+from addendum.log.events import AssistantMessage, Event, Rewind, ToolResult
 from addendum.tools.envelope import MAX_ARGUMENTS
 from addendum.tools.output_references import fill, label, references
 
@@ -17,6 +21,7 @@ class Outputs:
         self._read = 0
         self._rounds = 0
         self._texts: dict[str, str] = {}
+        self._turns: dict[str, int] = {}
         self._unknown: dict[str, tuple[str, ...]] = {}
 
     def read(self, events: Sequence[Event]) -> None:
@@ -34,6 +39,10 @@ class Outputs:
                 }
             elif isinstance(data, ToolResult) and data.label is not None:
                 self._texts[data.label] = data.text
+                self._turns[data.label] = data.turn
+            elif isinstance(data, Rewind):
+                for name in [each for each, turn in self._turns.items() if turn >= data.to_turn]:
+                    del self._texts[name], self._turns[name]
         self._read = len(events)
 
     def texts(self) -> Mapping[str, str]:

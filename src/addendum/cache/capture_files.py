@@ -51,6 +51,9 @@ MAX_FILE = 4 * 1024 * 1024 * 1024
 MAX_WHOLE = 256 * 1024 * 1024
 """Bytes that a file may have which has to be read as one JSON value."""
 
+MAX_PARTS = 20_000_000
+"""Openings and commas that it may have: many small values take far more memory than their text."""
+
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _CASSETTE = re.compile(rb"^(?:interactions|http_interactions):", re.MULTILINE)
 _MARK = b"\xef\xbb\xbf"
@@ -80,6 +83,9 @@ def iter_captures(path: str | Path) -> Iterator[Source]:
     name = Path(path)
     empty = True
     try:
+        if not (name.is_file() or name.is_dir()) and name.exists():
+            # A pipe may never be written to, and a device never end.
+            raise ContentError(f"{name}: it is no regular file; write it to one first")
         with name.open("rb") as file:
             for found in _captures(name, file):
                 empty = False
@@ -240,9 +246,18 @@ def _order(file: BinaryIO) -> list[tuple[int, int]] | None:
 
 
 def _whole(name: Path, data: bytes) -> Iterator[Capture]:
+    parts = sum(map(data.count, (b"{", b"[", b",")))
+    if parts > MAX_PARTS:
+        raise ContentError(
+            f"{name}: {parts:,} parts of one JSON value are over the limit of {MAX_PARTS:,}; "
+            "write JSON lines"
+        )
     try:
         value = encoding.decode(data, limit=MAX_WHOLE)
     except ContentError as error:
+        end = data.find(b"\n")
+        if end > encoding.MAX_TEXT and data[end:].strip():
+            _refuse_long(f"{name}:1", data)
         raise ContentError(f"{name}:{_line_of(data, str(error))}: {error}") from error
     if isinstance(value, list):
         yield from _listed(name, "item", cast("list[Any]", value), items(Raw(data)))

@@ -18,24 +18,34 @@ _CLOSED = re.compile(r"key|token|auth|cookie|secret|organization|project")
 
 _FORMS = (
     r"sk-[A-Za-z0-9_-]{16,}",
-    r"(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|hf_|AIza|tvly-|pypi-)[A-Za-z0-9_-]{16,}",
+    r"(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|xapp-|hf_|AIza|tvly-|pypi-)[A-Za-z0-9_-]{16,}",
+    r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}",
     r"(?:AKIA|ASIA)[A-Z0-9]{16}",
     r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
     r"(?<=Bearer )[A-Za-z0-9._~+/-]{16,}=*",
+    r"(?<=uthorization: Basic )[A-Za-z0-9+/]{8,}=*",
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]{16,}",
-    # A field that is called so, as in the servers that a request may name.
-    r'(?<="authorization_token":")[^"\\]{6,}',
-    r'(?<="authorization":")[^"\\]{6,}',
-    r'(?<="api_key":")[^"\\]{6,}',
+    # A user and password in an address.
+    r"(?<=://)[^/\s:@\"\\]{1,64}:[^/\s@\"\\]{3,}(?=@)",
 )
-_SECRET = rf"(?<![A-Za-z0-9_-])(?:{'|'.join(_FORMS)})"
-_TEXT = re.compile(_SECRET)
-_BYTES = re.compile(_SECRET.encode())
+_NAMES = r"(?:(?:api|access|private)[_-]?key|token|secret|password|passwd|authorization|cookie)"
+_NAMED = (
+    # A field that is called so, also where JSON is text within JSON; then a part of an address.
+    rf'(\\*"(?i:[\w-]{{0,40}}{_NAMES})\\*"\s*:\s*\\*")(?!\[redacted )([^"\\]{{6,}})',
+    rf'([?&](?i:[\w-]{{0,40}}{_NAMES}|key|sig|signature)=)(?!\[redacted )([^&\s"\\#]{{6,}})',
+)
+_WHOLE = rf"(?<![A-Za-z0-9_-])(?:{'|'.join(_FORMS)})"
+_TEXT = re.compile(_WHOLE), *map(re.compile, _NAMED)
+_BYTES = re.compile(_WHOLE.encode()), *(re.compile(each.encode()) for each in _NAMED)
 
 
 def masked(text: str) -> str:
     """Return a text with each credential in it replaced by as many asterisks."""
-    return _TEXT.sub(lambda match: "*" * len(match.group()), text)
+    whole, *named = _TEXT
+    text = whole.sub(lambda match: "*" * len(match[0]), text)
+    for form in named:
+        text = form.sub(lambda match: match[1] + "*" * len(match[2]), text)
+    return text
 
 
 def redacted(body: bytes) -> bytes:
@@ -45,10 +55,14 @@ def redacted(body: bytes) -> bytes:
     stays what it was.
     """
 
-    def replace(match: re.Match[bytes]) -> bytes:
-        return b"[redacted %s]" % hashlib.sha256(match.group()).hexdigest()[:6].encode()
+    def named(secret: bytes) -> bytes:
+        return b"[redacted %s]" % hashlib.sha256(secret).hexdigest()[:6].encode()
 
-    return _BYTES.sub(replace, body)
+    whole, *parts = _BYTES
+    body = whole.sub(lambda match: named(match[0]), body)
+    for form in parts:
+        body = form.sub(lambda match: match[1] + named(match[2]), body)
+    return body
 
 
 def kept_headers(value: Any) -> dict[str, str]:

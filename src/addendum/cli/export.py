@@ -8,6 +8,7 @@ import click
 
 from addendum.agent.replay import Replayed, known_route, replay
 from addendum.cache.export import Outgoing, har, json_lines, json_text
+from addendum.cache.secrets import redacted
 from addendum.cli.stored import read_log
 from addendum.cli.terminal import run_async, store_option
 from addendum.errors import ConfigurationError
@@ -20,7 +21,7 @@ from addendum.log.session_log import SessionLog
 @click.option("--json", "form", flag_value="json", help="One JSON object.")
 @click.option("--har", "form", flag_value="har", help="An HTTP archive.")
 @click.option("--html", "form", flag_value="html", help="One page to read, with the conversation.")
-@click.option("--unredacted", is_flag=True, help="In the page, keep what looks like a credential.")
+@click.option("--unredacted", is_flag=True, help="Keep what looks like a credential.")
 @click.option(
     "--language",
     type=click.Choice(("en", "zh")),
@@ -38,7 +39,8 @@ def export(
 ) -> None:
     """Write a session to stdout: its requests as they were sent, or a page that shows all of it.
 
-    `addendum check` reads JSON lines, JSON and HAR. Credentials of the route are no part of any.
+    `addendum check` reads JSON lines, JSON and HAR. Credentials of the route are no part of any,
+    and what looks like one elsewhere is replaced, the same one by the same text.
     """
     _, log = run_async(read_log, store, session)
     if form == "html":
@@ -49,10 +51,11 @@ def export(
         return
     requests = _requests(log)
     if form == "jsonl":
-        for each in json_lines(requests):
-            click.echo(each)
+        texts = json_lines(requests)
     else:
-        click.echo(json_text(log.session, requests) if form == "json" else har(requests))
+        texts = iter([json_text(log.session, requests) if form == "json" else har(requests)])
+    for each in texts:
+        click.echo(each if unredacted else redacted(each))
 
 
 def _requests(log: SessionLog) -> list[Outgoing]:

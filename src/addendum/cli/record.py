@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 import click
+from anyio.abc import Process, TaskStatus
 
 from addendum.cli.terminal import line, number, run_async
 from addendum.errors import ConfigurationError
@@ -34,7 +36,7 @@ def record(out: Path, command: tuple[str, ...]) -> None:
     where requests go on to. `addendum check FILE` then says whether each request keeps its prefix.
     The exit code is COMMAND's own.
     """
-    if out.exists():
+    if out.exists() or out.is_symlink():
         raise ConfigurationError(f"{out} is there already; name another file with --out")
     if not out.parent.is_dir():
         raise ConfigurationError(f"there is no folder {out.parent}; make it first")
@@ -55,12 +57,25 @@ async def _record(out: Path, command: tuple[str, ...], environ: Mapping[str, str
             raise ConfigurationError(f"cannot run {command[0]}: {reason}") from error
         # Ctrl+C reaches the command as well; what it was sending is still written down.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        code = 0
         try:
-            code = await process.wait()
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(_pass_on, process)
+                code = await process.wait()
+                tasks.cancel_scope.cancel()
         finally:
             signal.signal(signal.SIGINT, before)
     click.echo(line(_said(out, sorted(proxy.targets)), 400), err=True)
     return _SIGNALLED - code if code < 0 else code
+
+
+async def _pass_on(process: Process, *, task_status: TaskStatus[None]) -> None:
+    """Give the command the signals that would end this process and leave it behind."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP) as signals:
+        task_status.started()
+        async for number in signals:
+            with suppress(ProcessLookupError):
+                process.send_signal(number)
 
 
 def _said(out: Path, variables: list[str]) -> str:

@@ -203,7 +203,7 @@ def _shown(
         lines.append(f"unknown: {sums.unknown} requests, whose provider did not say what was read")
     lines += [f"not judged: nothing is known of the cache of {name}" for name in judged.blind]
     for miss in misses:
-        lines += _told(miss)
+        lines += [*([""] if lines else []), *_told(miss)]
     return lines
 
 

@@ -82,9 +82,7 @@ def difference(
         changed.append("betas")
     if before.images != after.images:
         changed.append("images")
-    # Tools stand in front of everything: with them nothing is read anyway.
-    rekeyed = keyed and after.context.caching and before.cache_key != after.cache_key
-    if rekeyed and (found is None or found.at != "tools"):
+    if keyed and after.context.caching and before.cache_key != after.cache_key:
         changed.append("cache key")
     if not changed:
         return found
@@ -154,6 +152,14 @@ def cause(
     """
     if before.context.rendering != after.context.rendering:
         return "rendering changed", ""
+    headers = [event.data for event in events if isinstance(event.data, RequestHeader)]
+    native = after.context.projection in ("addition-only", "in-history")
+    by_value = native and after.context.definitions == "by-value"
+    fixed = before.context == after.context and not any(header.head for header in headers)
+    if found.at == "tools" and by_value and fixed and not after.context.redefine:
+        # Nothing else moves a tool of the head there: neither a compaction nor a rewind.
+        if changed := _replaced(before, after):
+            return "redefinition", ", ".join(changed)
     replaced = [event.data for event in events if isinstance(event.surface_op, Span)]
     if any(isinstance(data, CompactionSummary) for data in replaced):
         return "compaction", ""
@@ -170,7 +176,6 @@ def cause(
             if getattr(before.context, name) != getattr(after.context, name)
         ]
         return "settings changed", ", ".join(changed)
-    headers = [event.data for event in events if isinstance(event.data, RequestHeader)]
     if any(header.head for header in headers):
         return "head changed", ""
     if found.at == "settings":
@@ -188,9 +193,8 @@ def cause(
         return "attempt failed", ""
     if any(header.new_series for header in headers):
         return "explicit series", ""
-    native = after.context.projection in ("addition-only", "in-history")
     # By value nothing in front of a change ever moves, unless a definition has to be replaced.
-    if headers and native and after.context.definitions == "by-value":
+    if headers and by_value:
         changed = [] if after.context.redefine else _replaced(before, after)
         return ("redefinition", ", ".join(changed)) if changed else None
     if headers and native:

@@ -171,7 +171,8 @@ class _Sequence:
                 taken = self._results
             else:
                 taken = isinstance(block, Text) and block.role in roles
-            if taken and isinstance(block, Result | Text) and block.text.strip():
+            # A result without a text is told as one where marks stand on texts.
+            if taken and (not isinstance(block, Text) or block.text.strip()):
                 return index
         return None
 

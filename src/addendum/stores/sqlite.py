@@ -212,17 +212,31 @@ class SqliteStore:
         Raises:
             ConfigurationError: The id breaks the rule.
             SessionMissing: There is no such session.
+            StoreError: The file has lost events of it.
         """
         leases.check_session(session)
 
-        def work(db: sqlite3.Connection) -> list[bytes]:
-            if not db.execute("SELECT 1 FROM sessions WHERE id = ?", (session,)).fetchone():
+        def count(db: sqlite3.Connection) -> int:
+            found = db.execute("SELECT events FROM sessions WHERE id = ?", (session,)).fetchone()
+            if not found:
                 raise leases.missing(session)
+            return found[0]
+
+        def work(db: sqlite3.Connection) -> list[bytes]:
+            wanted = count(db) - start
             rows = db.execute(
                 "SELECT data FROM events WHERE session = ? AND seq >= ? ORDER BY seq LIMIT ?",
                 (session, start, -1 if limit is None else limit),
             )
-            return [data for (data,) in rows]
+            events = [data for (data,) in rows]
+            # Unless it was deleted meanwhile.
+            if len(events) < (wanted if limit is None else min(wanted, limit)) and count(db):
+                raise StoreError(
+                    f"session {session!r} has lost events: {len(events)} of {wanted} from "
+                    f"{start} on are there; restore {self._path} from a copy",
+                    session=session,
+                )
+            return events
 
         return await self._run(work)
 

@@ -77,6 +77,10 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request, or pass it on."""
+        if scope["type"] == "websocket":
+            # Nothing here speaks it, and no page of ours asks for it.
+            await send({"type": "websocket.close"})
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import Raw
+
 from addendum import encoding
 from addendum.errors import UnsupportedContent
 from addendum.log.events import RequestContext
@@ -29,6 +31,12 @@ _ALONE = (Native, Result)
 
 WIRE = "openai_chat"
 
+
+def kind(raw: Raw) -> str:
+    """Return the kind of a native item: none here, each is a whole message."""
+    return ""
+
+
 FACTS = WireFacts(
     waits=True,
     string_arguments=False,
@@ -36,6 +44,7 @@ FACTS = WireFacts(
     runs=False,
     input_marks=True,
     bare=without_reasoning,
+    kind=kind,
     media_apart=True,
 )
 
