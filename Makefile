@@ -15,8 +15,8 @@ help: ## list these targets
 demo: .venv/lab ## show what a tool change costs, ours beside rebinding; no key, no network
 	@.venv/bin/addendum demo
 
-test: .venv/dev ## run the tests on two workers
-	$(RUN) pytest -n 2
+test: .venv/dev ## run the tests, three at once: many of them wait
+	$(RUN) pytest -n 3 --dist worksteal
 
 check: .venv/dev ## what CI runs: format, lint, types, import layers, words, then the tests
 	$(RUN) ruff format --check
@@ -26,7 +26,7 @@ check: .venv/dev ## what CI runs: format, lint, types, import layers, words, the
 	.venv/bin/python scripts/check_words.py
 	.venv/bin/python scripts/check_cases.py > /dev/null
 	.venv/bin/python scripts/check_requirements.py
-	$(RUN) pytest -n 2
+	$(RUN) pytest -n 3 --dist worksteal
 
 fmt: .venv/dev ## format the code and mend what the linter can mend
 	$(RUN) ruff format

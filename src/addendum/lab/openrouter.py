@@ -247,7 +247,7 @@ def _converted(asked: ChatAsked, name: str) -> tuple[Json, dict[int, int]]:
             {
                 "name": tool["function"]["name"],
                 "description": tool["function"].get("description", ""),
-                "input_schema": tool["function"]["parameters"],
+                "input_schema": tool["function"].get("parameters", {"type": "object"}),
             }
             for tool in asked.body["tools"]
         ]
