@@ -443,8 +443,9 @@ def test_an_error_and_an_exported_file_have_no_serious_faults_of_access(
     assert page.goto("/s/nobody") is not None
     expect(page.get_by_role("heading")).to_have_text("There is no such page")
     assert serious(page) == []
-    file = tmp_path / "long.html"
-    file.write_text(context.request.get("/s/long/export").text(), "utf-8")
+    url = begin(page, "Hello **there**. `code`\n\n- one\n\n```\nx\n```\n")
+    file = tmp_path / "exported.html"
+    file.write_text(context.request.get(f"{url}/export").text(), "utf-8")
     watch = Watch(page)
     page.goto(file.as_uri())
     expect(page.locator(".turn").last).to_be_attached()
