@@ -28,7 +28,7 @@ from addendum.lab.anthropic import Anthropic
 from addendum.lab.anthropic_thinking import Seal, sign
 from addendum.lab.bedrock import Bedrock
 from addendum.lab.deepseek import DeepSeek
-from addendum.lab.exchange import Call, Provider
+from addendum.lab.exchange import Call, Provider, handle
 from addendum.lab.gemini import Gemini
 from addendum.lab.gemini_signatures import STAND_IN
 from addendum.lab.openai_chat import Compatible, OpenAIChat
@@ -261,7 +261,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(("provider", "body"), PROVIDERS)
 def test_the_body_is_taken_as_it_is(provider: type[Provider], body: Json) -> None:
     path = PATHS.get(provider, "")
-    reply = provider().handle(Call(HEADERS, encoding.encode(body), 0.0, path=path))
+    reply = handle(provider(), Call(HEADERS, encoding.encode(body), 0.0, path=path))
     assert reply.status == 200, reply.refusal
 
 
@@ -282,7 +282,7 @@ def test_every_body_is_answered(provider: type[Provider], body: Json, data: st.D
         else:
             inner["other"] = inner.pop(path[-1])
     path = PATHS.get(provider, "")
-    reply = provider().handle(Call(HEADERS, encoding.encode(sent), 0.0, path=path))
+    reply = handle(provider(), Call(HEADERS, encoding.encode(sent), 0.0, path=path))
     assert reply.status in (200, 400, 403, 404)
     if reply.status != 200:
         value = encoding.decode(reply.payload)

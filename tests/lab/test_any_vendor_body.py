@@ -17,7 +17,7 @@ from addendum.lab.anthropic_clouds import BedrockClaude, VertexClaude
 from addendum.lab.anthropic_thinking import Seal, sign
 from addendum.lab.azure import Azure
 from addendum.lab.deepseek_chat import DeepSeekChat
-from addendum.lab.exchange import Call, Provider
+from addendum.lab.exchange import Call, Provider, handle
 from addendum.lab.facts import CHAT_VENDORS
 from addendum.lab.openai_chat import OpenAIChat
 from addendum.lab.openai_vendors import Vendor
@@ -83,7 +83,7 @@ CASES: dict[str, tuple[Callable[[], Provider], Json]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_body_is_taken_as_it_is(name: str) -> None:
     made, body = CASES[name]
-    reply = made().handle(Call(HEADERS, encoding.encode(body), 0.0, path=PATH))
+    reply = handle(made(), Call(HEADERS, encoding.encode(body), 0.0, path=PATH))
     assert reply.status == 200, reply.refusal
 
 
@@ -104,7 +104,7 @@ def test_every_body_is_answered(name: str, data: st.DataObject) -> None:
             del inner[path[-1]]
         else:
             inner["other"] = inner.pop(path[-1])
-    reply = made().handle(Call(HEADERS, encoding.encode(sent), 0.0, path=PATH))
+    reply = handle(made(), Call(HEADERS, encoding.encode(sent), 0.0, path=PATH))
     assert reply.status in (200, 400, 403, 404)
     if reply.status != 200:
         value = encoding.decode(reply.payload)

@@ -10,7 +10,7 @@ import pytest
 
 from addendum import encoding
 from addendum.lab.bedrock import Bedrock
-from addendum.lab.exchange import Call, Reply
+from addendum.lab.exchange import Call, Reply, handle
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.wire.aws_event_stream import AwsEventParser
 from addendum.wire.bedrock_converse.parse import ConverseParser, parse_body
@@ -50,7 +50,7 @@ def ask(
 ) -> Reply:
     headers = {"authorization": f"Bearer {key}"} if key else {}
     path = f"/bedrock/model/{model}/{operation}"
-    return lab.handle(Call(headers, encoding.encode(body), now, script=script, path=path))
+    return handle(lab, Call(headers, encoding.encode(body), now, script=script, path=path))
 
 
 def stored(reply: Reply) -> tuple[int, int, int]:

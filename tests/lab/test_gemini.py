@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from addendum import encoding
-from addendum.lab.exchange import Call, Reply
+from addendum.lab.exchange import Call, Reply, handle
 from addendum.lab.gemini import Gemini
 from addendum.lab.gemini_signatures import STAND_IN, sign
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
@@ -33,7 +33,7 @@ def ask(
 ) -> Reply:
     headers = {"x-goog-api-key": key} if key else {}
     path = f"/gemini/v1beta/models/{model}:{operation}"
-    return lab.handle(Call(headers, encoding.encode(body), now, script=script, path=path))
+    return handle(lab, Call(headers, encoding.encode(body), now, script=script, path=path))
 
 
 def user(*parts: Json | str) -> Json:

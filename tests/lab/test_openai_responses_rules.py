@@ -8,7 +8,7 @@ import pytest
 from tests.lab.lab_requests import Json
 
 from addendum import encoding
-from addendum.lab.exchange import Call, Reply, Switches
+from addendum.lab.exchange import Call, Reply, Switches, handle
 from addendum.lab.openai_responses import OpenAIResponses
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 
@@ -51,7 +51,7 @@ def ask(
 ) -> Reply:
     body = {"model": "gpt-6.1-sol", "store": False, "input": list(items), **more}
     sent = Call(HEADERS, encoding.encode(body), 0.0, script, switches or Switches())
-    return (provider or OpenAIResponses()).handle(sent)
+    return handle(provider or OpenAIResponses(), sent)
 
 
 def answer(*items: Json, **more: Any) -> Json:

@@ -77,18 +77,12 @@ class Anthropic:
         self._cloud = cloud
         self._minimum = minimum
 
-    def handle(self, call: Call) -> Reply:
-        """Answer a request; a refusal is an answer too."""
-        try:
-            return self._answer(call)
-        except Refusal as error:
-            return self.refuse(error)
-
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
         return anthropic_answer.refusal(refusal)
 
-    def _answer(self, call: Call) -> Reply:
+    def answer(self, call: Call) -> Reply:
+        """Answer a request, or raise a `Refusal`."""
         key = _credential(call)
         whole, betas = json_body(call), _betas(call)
         body, diagnosed, before = (whole, False, None) if self._cloud else claude_asks(whole, betas)

@@ -28,12 +28,9 @@ class VertexClaude:
     def __init__(self) -> None:
         self._claude = Anthropic(cloud=True)
 
-    def handle(self, call: Call) -> Reply:
-        """Answer a request; a refusal is an answer too."""
-        try:
-            return self._claude.handle(_from_vertex(call))
-        except Refusal as error:
-            return self.refuse(error)
+    def answer(self, call: Call) -> Reply:
+        """Answer a request, or raise a `Refusal`."""
+        return self._claude.answer(_from_vertex(call))
 
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
@@ -46,12 +43,9 @@ class BedrockClaude:
     def __init__(self) -> None:
         self._claude = Anthropic(cloud=True, minimum=facts.BEDROCK_CLAUDE_MINIMUM_TOKENS.value)
 
-    def handle(self, call: Call) -> Reply:
-        """Answer a request; a refusal is an answer too."""
-        try:
-            return self._claude.handle(_from_bedrock(call))
-        except Refusal as error:
-            return self.refuse(error)
+    def answer(self, call: Call) -> Reply:
+        """Answer a request, or raise a `Refusal`."""
+        return self._claude.answer(_from_bedrock(call))
 
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""

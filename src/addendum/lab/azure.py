@@ -24,15 +24,15 @@ class Azure:
     def __init__(self, inner: Provider) -> None:
         self._inner = inner
 
-    def handle(self, call: Call) -> Reply:
-        """Answer a request; a refusal is an answer too."""
+    def answer(self, call: Call) -> Reply:
+        """Answer a request, or raise a `Refusal`."""
         key = call.headers.get("api-key", "")
         if not key:
             text = "Access denied due to invalid subscription key or wrong API endpoint."
-            return self.refuse(Refusal(text, status=401, code="401"))
+            raise Refusal(text, status=401, code="401")
         switches = msgspec.structs.replace(call.switches, openai_additional_tools=False)
         headers = {**call.headers, "authorization": f"Bearer {key}"}
-        return self._inner.handle(replace(call, headers=headers, switches=switches))
+        return self._inner.answer(replace(call, headers=headers, switches=switches))
 
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""

@@ -38,13 +38,6 @@ class Bedrock:
     def __init__(self) -> None:
         self._cache = PrefixCache()
 
-    def handle(self, call: Call) -> Reply:
-        """Answer a request; a refusal is an answer too."""
-        try:
-            return self._answer(call)
-        except Refusal as error:
-            return self.refuse(error)
-
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
         kind = _TYPES.get(refusal.status, "ValidationException")
@@ -55,7 +48,8 @@ class Bedrock:
             headers={"x-amzn-errortype": kind},
         )
 
-    def _answer(self, call: Call) -> Reply:
+    def answer(self, call: Call) -> Reply:
+        """Answer a request, or raise a `Refusal`."""
         key = _credential(call)
         name, streams = _asked_for(call.path)
         model = facts.bedrock_model(name)

@@ -113,18 +113,12 @@ class DeepSeek:
     def __init__(self) -> None:
         self._cache = UnitCache()
 
-    def handle(self, call: Call) -> Reply:
-        """Answer a request; a refusal is an answer too."""
-        try:
-            return self._answer(call)
-        except Refusal as error:
-            return self.refuse(error)
-
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
         return anthropic_answer.refusal(refusal)
 
-    def _answer(self, call: Call) -> Reply:
+    def answer(self, call: Call) -> Reply:
+        """Answer a request, or raise a `Refusal`."""
         credential = _credential(call)
         body = json_body(call)
         name = str(body.get("model"))

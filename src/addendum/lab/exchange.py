@@ -118,13 +118,21 @@ class Reply:
 class Provider(Protocol):
     """A provider of the lab: its rules and its cache."""
 
-    def handle(self, call: Call) -> Reply:
-        """Answer a request; a refusal is an answer too."""
+    def answer(self, call: Call) -> Reply:
+        """Answer a request, or raise a `Refusal`."""
         ...
 
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
         ...
+
+
+def handle(provider: Provider, call: Call) -> Reply:
+    """Return what a provider answers; a refusal is an answer too."""
+    try:
+        return provider.answer(call)
+    except Refusal as error:
+        return provider.refuse(error)
 
 
 def json_body(call: Call) -> dict[str, Any]:

@@ -44,13 +44,6 @@ class Gemini:
         self._minimum = minimum
         self._history = TokenHistory()
 
-    def handle(self, call: Call) -> Reply:
-        """Answer a request; a refusal is an answer too."""
-        try:
-            return self._answer(call)
-        except Refusal as error:
-            return self.refuse(error)
-
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
         error = {
@@ -62,7 +55,8 @@ class Gemini:
             refusal.status, payload=encoding.encode({"error": error}), refusal=str(refusal)
         )
 
-    def _answer(self, call: Call) -> Reply:
+    def answer(self, call: Call) -> Reply:
+        """Answer a request, or raise a `Refusal`."""
         key = _credential(call)
         model, streams = _asked_for(call.path)
         current = _generation(model) >= (3, 0)

@@ -40,18 +40,12 @@ class OpenAIChat:
         self._exact = ExactCache(facts.OPENAI_EXACT.lifetime)
         self._stepped = SteppedCache(minimum=facts.OPENAI_MINIMUM_TOKENS.value)
 
-    def handle(self, call: Call) -> Reply:
-        """Answer a request; a refusal is an answer too."""
-        try:
-            return self._answer(call)
-        except Refusal as error:
-            return self.refuse(error)
-
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
         return Reply(refusal.status, payload=error_body(refusal), refusal=str(refusal))
 
-    def _answer(self, call: Call) -> Reply:
+    def answer(self, call: Call) -> Reply:
+        """Answer a request, or raise a `Refusal`."""
         key = bearer(call)
         body = json_body(call)
         name = body.get("model")
@@ -94,18 +88,12 @@ class Compatible:
     def __init__(self) -> None:
         self._cache = SteppedCache(minimum=0)
 
-    def handle(self, call: Call) -> Reply:
-        """Answer a request; a refusal is an answer too."""
-        try:
-            return self._answer(call)
-        except Refusal as error:
-            return self.refuse(error)
-
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
         return Reply(refusal.status, payload=error_body(refusal), refusal=str(refusal))
 
-    def _answer(self, call: Call) -> Reply:
+    def answer(self, call: Call) -> Reply:
+        """Answer a request, or raise a `Refusal`."""
         body = json_body(call)
         asked = read(body, COMPATIBLE)
         scope = encoding.canonical([body["model"]])

@@ -39,18 +39,12 @@ class OpenAIResponses:
         self._stepped = SteppedCache(minimum=facts.OPENAI_MINIMUM_TOKENS.value)
         self._memory = Memory()
 
-    def handle(self, call: Call) -> Reply:
-        """Answer a request; a refusal is an answer too."""
-        try:
-            return self._answer(call)
-        except Refusal as error:
-            return self.refuse(error)
-
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
         return Reply(refusal.status, payload=error_body(refusal), refusal=str(refusal))
 
-    def _answer(self, call: Call) -> Reply:
+    def answer(self, call: Call) -> Reply:
+        """Answer a request, or raise a `Refusal`."""
         key = bearer(call)
         body = json_body(call)
         name = body.get("model")

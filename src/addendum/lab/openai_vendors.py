@@ -33,18 +33,12 @@ class Vendor:
         self._facts = facts
         self._cache = SteppedCache(minimum=facts.minimum)
 
-    def handle(self, call: Call) -> Reply:
-        """Answer a request; a refusal is an answer too."""
-        try:
-            return self._answer(call)
-        except Refusal as error:
-            return self.refuse(error)
-
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the vendor's own error shape."""
         return Reply(refusal.status, payload=error_body(refusal), refusal=str(refusal))
 
-    def _answer(self, call: Call) -> Reply:
+    def answer(self, call: Call) -> Reply:
+        """Answer a request, or raise a `Refusal`."""
         facts = self._facts
         account = bearer(call) if facts.needs_key else ""
         body = json_body(call)

@@ -32,7 +32,7 @@ from addendum.lab.azure import Azure
 from addendum.lab.bedrock import Bedrock
 from addendum.lab.deepseek import DeepSeek
 from addendum.lab.deepseek_chat import DeepSeekChat
-from addendum.lab.exchange import Call, Provider, Refusal, Reply, Switches
+from addendum.lab.exchange import Call, Provider, Refusal, Reply, Switches, handle
 from addendum.lab.gemini import Gemini
 from addendum.lab.openai_chat import Compatible, OpenAIChat
 from addendum.lab.openai_responses import OpenAIResponses
@@ -260,7 +260,7 @@ class Lab:
         provider = self._providers[name]
         path = request.url.path
         call = Call(dict(request.headers), body, now, self.script, self.switches, path)
-        reply = provider.refuse(fault.refusal) if fault.refusal else provider.handle(call)
+        reply = provider.refuse(fault.refusal) if fault.refusal else handle(provider, call)
         self.captures.append(
             Capture(
                 n=len(self.captures),
