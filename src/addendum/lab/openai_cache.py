@@ -13,7 +13,7 @@ Source: platform.openai.com, "Prompt caching".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -175,3 +175,37 @@ def _initial_end(ends: Sequence[End]) -> list[int]:
             break
         initial = [end.last]
     return initial
+
+
+class OpenAICache:
+    """The cache of one account, whichever kind a model has."""
+
+    def __init__(self) -> None:
+        self._exact = ExactCache(facts.OPENAI_EXACT.lifetime)
+        self._stepped = SteppedCache(minimum=facts.OPENAI_MINIMUM_TOKENS.value)
+
+    def price(
+        self, asked: Asked, *, key: bytes, model: facts.ChatModel, mode: Mode, now: float
+    ) -> tuple[dict[str, int], Callable[[], None]]:
+        """Say how a request is read, and how to store it once its answer begins.
+
+        Args:
+            asked: The request.
+            key: What has to be equal for a prefix to be found.
+            model: The model.
+            mode: Where the exact kind sets its own breakpoint.
+            now: Seconds.
+
+        Returns:
+            The details of the usage, in tokens, and what stores the request.
+        """
+        if model.exact:
+            priced = self._exact.price(asked, key=key, mode=mode, now=now)
+            details = {"cached_tokens": priced.read, "cache_write_tokens": priced.written}
+            return details, lambda: self._exact.store(priced.writes, now)
+        cached = self._stepped.read(asked, key=key, step=model.step, now=now)
+        expires = now + model.lifetime
+        return (
+            {"cached_tokens": cached},
+            lambda: self._stepped.store(asked, key=key, expires=expires),
+        )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from addendum import encoding
 from addendum.lab import facts
 from addendum.lab.exchange import Call, Refusal, Reply, json_body, pieces, sse
-from addendum.lab.openai_cache import ExactCache, SteppedCache
+from addendum.lab.openai_cache import OpenAICache, SteppedCache
 from addendum.lab.openai_rules import ChatAsked, ChatDialect, Json, error_body, read, texts
 from addendum.lab.script import Heard, Spoken, speak
 from addendum.lab.tokens import count, segment
@@ -37,8 +37,7 @@ class OpenAIChat:
     """OpenAI's Chat Completions."""
 
     def __init__(self) -> None:
-        self._exact = ExactCache(facts.OPENAI_EXACT.lifetime)
-        self._stepped = SteppedCache(minimum=facts.OPENAI_MINIMUM_TOKENS.value)
+        self._cache = OpenAICache()
 
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
@@ -59,24 +58,9 @@ class OpenAIChat:
         model = model or facts.ChatModel()
         asked = read(body, ChatDialect(breakpoints=model.exact, max_tokens=model.max_tokens))
         scope = encoding.canonical([key, [body.get(each) for each in _PREFIX_SETTINGS]])
-        details: Json
-        begin: Callable[[], None]
-        if model.exact:
-            options: Mapping[str, Any] = body.get("prompt_cache_options") or {}
-            mode = options.get("mode", "implicit")
-            priced = self._exact.price(asked, key=scope, mode=mode, now=call.now)
-            details = {"cached_tokens": priced.read, "cache_write_tokens": priced.written}
-
-            def begin() -> None:
-                self._exact.store(priced.writes, call.now)
-
-        else:
-            cached = self._stepped.read(asked, key=scope, step=model.step, now=call.now)
-            details = {"cached_tokens": cached}
-
-            def begin() -> None:
-                self._stepped.store(asked, key=scope, expires=call.now + model.lifetime)
-
+        options: Mapping[str, Any] = body.get("prompt_cache_options") or {}
+        mode = options.get("mode", "implicit")
+        details, begin = self._cache.price(asked, key=scope, model=model, mode=mode, now=call.now)
         spoken = speak(call.script, heard(asked), asked.offered)
         spoken = Spoken(spoken.text, "", spoken.calls)  # this wire does not show reasoning
         return replace(answer(call, asked, spoken, details), begin=begin)

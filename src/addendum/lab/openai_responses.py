@@ -9,7 +9,7 @@ from addendum import encoding
 from addendum.lab import facts
 from addendum.lab.diagnostics import Memory, openai_says
 from addendum.lab.exchange import Call, Refusal, Reply, json_body, pieces, sse
-from addendum.lab.openai_cache import ExactCache, SteppedCache
+from addendum.lab.openai_cache import OpenAICache
 from addendum.lab.openai_chat import bearer
 from addendum.lab.openai_responses_reasoning import ENCRYPTED, seal, thought
 from addendum.lab.openai_responses_rules import (
@@ -35,8 +35,7 @@ class OpenAIResponses:
     """OpenAI's Responses."""
 
     def __init__(self) -> None:
-        self._exact = ExactCache(facts.OPENAI_EXACT.lifetime)
-        self._stepped = SteppedCache(minimum=facts.OPENAI_MINIMUM_TOKENS.value)
+        self._cache = OpenAICache()
         self._memory = Memory()
 
     def refuse(self, refusal: Refusal) -> Reply:
@@ -64,24 +63,9 @@ class OpenAIResponses:
         reasoning: Json = body.get("reasoning") or {}
         settings = [body.get(each) for each in _PREFIX_SETTINGS]
         scope = encoding.canonical([key, [*settings, reasoning.get("effort")]])
-        details: Json
-        begin: Callable[[], None]
-        if model.exact:
-            options: Mapping[str, Any] = body.get("prompt_cache_options") or {}
-            mode = options.get("mode", "implicit")
-            priced = self._exact.price(asked, key=scope, mode=mode, now=call.now)
-            details = {"cached_tokens": priced.read, "cache_write_tokens": priced.written}
-
-            def begin() -> None:
-                self._exact.store(priced.writes, call.now)
-
-        else:
-            cached = self._stepped.read(asked, key=scope, step=model.step, now=call.now)
-            details = {"cached_tokens": cached}
-
-            def begin() -> None:
-                self._stepped.store(asked, key=scope, expires=call.now + model.lifetime)
-
+        options: Mapping[str, Any] = body.get("prompt_cache_options") or {}
+        mode = options.get("mode", "implicit")
+        details, begin = self._cache.price(asked, key=scope, model=model, mode=mode, now=call.now)
         spoken = speak(call.script, heard(asked), asked.offered)
         if not model.reasons:
             spoken = Spoken(spoken.text, "", spoken.calls)

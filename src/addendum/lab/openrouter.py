@@ -26,7 +26,7 @@ from addendum.lab.anthropic_render import Block
 from addendum.lab.anthropic_shapes import Asked
 from addendum.lab.anthropic_shapes import read as read_messages
 from addendum.lab.exchange import Call, Refusal, Reply, Switches, json_body
-from addendum.lab.openai_cache import ExactCache, SteppedCache
+from addendum.lab.openai_cache import OpenAICache
 from addendum.lab.openai_chat import bearer, heard, said, told
 from addendum.lab.openai_rules import (
     ChatAsked,
@@ -57,8 +57,7 @@ class OpenRouter:
 
     def __init__(self) -> None:
         self._marked = PrefixCache()
-        self._exact = ExactCache(facts.OPENAI_EXACT.lifetime)
-        self._stepped = SteppedCache(minimum=facts.OPENAI_MINIMUM_TOKENS.value)
+        self._openai = OpenAICache()
 
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
@@ -139,12 +138,8 @@ class OpenRouter:
         model = facts.chat_model(name)
         if model is None:
             raise Refusal(f"openai/{name} is not a valid model ID")
-        if model.exact:
-            priced = self._exact.price(asked, key=scope, mode="implicit", now=now)
-            return priced.read, priced.written, lambda: self._exact.store(priced.writes, now)
-        cached = self._stepped.read(asked, key=scope, step=model.step, now=now)
-        expires = now + model.lifetime
-        return cached, 0, lambda: self._stepped.store(asked, key=scope, expires=expires)
+        details, begin = self._openai.price(asked, key=scope, model=model, mode="implicit", now=now)
+        return details["cached_tokens"], details.get("cache_write_tokens", 0), begin
 
 
 class _Claude:
