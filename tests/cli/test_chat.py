@@ -312,3 +312,11 @@ def test_instructions_come_from_a_file(tmp_path: Path) -> None:
     file.write_bytes(b"x" * (MAX_INSTRUCTIONS + 1))
     with pytest.raises(ConfigurationError, match="shorten"):
         instructions_of(f"@{file}")
+
+
+def test_the_lab_needs_no_route(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        main, ["chat", "--lab", "--store", f"sqlite:///{tmp_path / 'a.db'}"], input="/quit\n"
+    )
+    assert done.exit_code == 0, done.output
+    assert "on anthropic:claude-opus-5-5" in done.output

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from addendum.cli.terminal import store_option
+from addendum.cli.terminal import LAB_ROUTE, store_option
 
 if TYPE_CHECKING:
     from addendum.cli.chat_approval import AskMode
@@ -48,6 +48,8 @@ def chat(
 
     if in_lab and base_url is not None:
         raise click.UsageError("--lab and --base-url exclude each other")
+    if in_lab and route is None and session_id is None:
+        route = LAB_ROUTE
     wanted = Wanted(route, mcp, session_id, in_lab, base_url, instructions, store, ask, resources)
     code = run_chat(wanted)
     raise click.exceptions.Exit(code)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 import click
 
-from addendum.cli.terminal import line, run_async, store_option
+from addendum.cli.terminal import LAB_ROUTE, line, run_async, store_option
 
 if TYPE_CHECKING:
     from addendum.cli.chat_approval import AskMode
@@ -73,7 +73,7 @@ def serve(
     if token is not None and len(token) < MIN_TOKEN:
         raise click.UsageError(f"the token is too short; take at least {MIN_TOKEN} characters")
     if in_lab and route is None:
-        route = "anthropic:claude-opus-5-5"
+        route = LAB_ROUTE
     setup = Setup(route, store, in_lab, mcp, instructions, ask)
     run_async(_serve, setup, host, port, token)
 

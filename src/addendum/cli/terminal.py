@@ -22,6 +22,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 WIDTH = 80
 """Columns that output fits where the terminal does not say more."""
 
+LAB_ROUTE = "anthropic:claude-opus-5-5"
+"""Where a talk with the lab goes if nothing else is said."""
+
 
 def json_option(command: F) -> F:
     """Add `--json` to a command."""
