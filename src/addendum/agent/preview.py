@@ -6,12 +6,15 @@ would be. Nothing of it reaches the session or the network.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Raw
 
 from addendum.agent.requests import Requests
 from addendum.agent.step import log_step
+from addendum.errors import AddendumError
 from addendum.log.events import (
     CacheBreak,
     RequestSent,
@@ -19,10 +22,13 @@ from addendum.log.events import (
     TurnStart,
 )
 from addendum.log.session_log import SessionLog
+from addendum.log.values import ToolSchema
+from addendum.tools.names import model_name
+from addendum.tools.registry import Entry, Snapshot
+from addendum.tools.servers import Outcome
 
 if TYPE_CHECKING:
     from addendum.agent.session import Session
-    from addendum.tools.registry import Snapshot
 
 _MESSAGE = "?"
 """Stands for what the person will write; what is in front of it does not depend on it."""
@@ -50,6 +56,25 @@ def upcoming_breaks(session: Session, snapshot: Snapshot | None = None) -> tuple
     requests = Requests(copy, clock=session.agent.clock)
     requests.log_context(given.context)
     return requests.prepare(session.route, given.context, given.config).breaks
+
+
+def unknown_tool(server: str, names: Collection[str]) -> ToolSchema:
+    """Return what stands for the tools of a server that never was on: that some come is known.
+
+    Args:
+        server: The server.
+        names: Names that are taken.
+    """
+    return ToolSchema(model_name(server, "unknown", names), "", Raw(b'{"type":"object"}'))
+
+
+def shown_only(tool: ToolSchema, server: str | None = None) -> Entry:
+    """Return a tool of a preview: it is counted, and never run."""
+    return Entry(tool, _refuse, server)
+
+
+async def _refuse(arguments: bytes, context: object, seconds: float) -> Outcome:
+    raise AddendumError("a preview runs nothing; switch the server on first")
 
 
 def _was_used(log: SessionLog, route: str) -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from addendum.agent.agent import Agent
+from addendum.agent.preview import shown_only, unknown_tool
 from addendum.agent.session import Session
 from addendum.cache.compare import BYTES_A_TOKEN
 from addendum.cache.cost import again as price_again
@@ -24,9 +25,7 @@ from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolSchema
 from addendum.routes import resolve
 from addendum.stores.memory import MemoryStore
-from addendum.tools.names import model_name
-from addendum.tools.registry import Entry, Snapshot
-from addendum.tools.servers import Outcome
+from addendum.tools.registry import Snapshot
 
 
 class WhatIf(Struct, frozen=True):
@@ -138,8 +137,8 @@ def _after(
     kept = [tool for tool in active if on or tool.name not in names]
     if on:
         # What a server that never was on would bring is not known; that something comes is.
-        kept += moved or [ToolSchema(model_name(server, "unknown", names), "", _ANY)]
-    entries = {tool.name: Entry(tool, _never) for tool in kept}
+        kept += moved or [unknown_tool(server, names)]
+    entries = {tool.name: shown_only(tool) for tool in kept}
     return Snapshot(entries, {}, tuple(kept))
 
 
@@ -166,10 +165,3 @@ def _elsewhere(session: Session, prompt: int | None, broken: bool) -> SwitchCost
         ("rebinding",) if broken else (),
         "as if this route had answered so far",
     )
-
-
-_ANY = Raw(b'{"type":"object"}')
-
-
-async def _never(arguments: bytes, context: object, seconds: float) -> Outcome:
-    raise NotImplementedError("a preview runs nothing")

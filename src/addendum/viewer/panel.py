@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import anyio.lowlevel
-from msgspec import Raw, Struct
+from msgspec import Struct
 
+from addendum.agent.preview import shown_only, unknown_tool
 from addendum.cache.compare import BYTES_A_TOKEN
 from addendum.cli.chat_view import money
 from addendum.cli.switch_cost import SwitchCost, switch_cost
@@ -16,8 +17,7 @@ from addendum.log.values import ToolSchema
 from addendum.tools.catalogue import KIND, decode_pin
 from addendum.tools.mcp import ServerSpec
 from addendum.tools.names import model_name
-from addendum.tools.registry import Entry, Snapshot
-from addendum.tools.servers import Outcome
+from addendum.tools.registry import Snapshot
 from addendum.viewer.rooms import Room
 from addendum.viewer.text import visible
 from addendum.viewer.words import Words
@@ -174,9 +174,9 @@ def switched(
     """
     entries = {k: v for k, v in snapshot.entries.items() if v.server != server}
     if not on:
-        unknown = ToolSchema(model_name(server, "unknown", entries), "", _ANY)
+        unknown = unknown_tool(server, entries)
         for tool in [unknown] if tools is None else tools:
-            entries[tool.name] = Entry(tool, _never, server)
+            entries[tool.name] = shown_only(tool, server)
     instructions = {k: v for k, v in snapshot.instructions.items() if k != server}
     return Snapshot(entries, instructions, tuple(entry.schema for entry in entries.values()))
 
@@ -217,10 +217,3 @@ def told(cost: SwitchCost, words: Words) -> str:
     elif cost.rebinding:
         parts.append(words("cost.rebinding_tokens", count=cost.rebinding))
     return words("cost.join").join(parts)
-
-
-_ANY = Raw(b'{"type":"object"}')
-
-
-async def _never(arguments: bytes, context: object, seconds: float) -> Outcome:
-    raise NotImplementedError("a preview runs nothing")
