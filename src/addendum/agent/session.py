@@ -88,7 +88,7 @@ class Session:
         self.fresh = True
         self.explicit_series = False
         self.new_head = False
-        self._store = self.store = store
+        self.store = store
         self._lease = lease
         self._tasks = tasks
         self._history = HistoryFold()
@@ -145,7 +145,7 @@ class Session:
 
     async def flush(self) -> None:
         """Make every event so far durable."""
-        await self.log.flush(self._store, self._lease)
+        await self.log.flush(self.store, self._lease)
 
     # -- turns ------------------------------------------------------------------------------
 
@@ -458,13 +458,13 @@ class Session:
         from addendum.agent.agent import new_id
 
         name = session_id or new_id()
-        lease = await self._store.acquire(name, parent=self.id)
+        lease = await self.store.acquire(name, parent=self.id)
         try:
-            await self.log.fork(name).flush(self._store, lease)
+            await self.log.fork(name).flush(self.store, lease)
         finally:
             with anyio.CancelScope(shield=True):
-                await self._store.release(lease)
-        async with self.agent.open(name, store=self._store) as session:
+                await self.store.release(lease)
+        async with self.agent.open(name, store=self.store) as session:
             session.use(self.route)
             session.instructions = self.instructions
             session.conversation_instructions = self.conversation_instructions
