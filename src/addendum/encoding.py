@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -97,7 +98,7 @@ def decode(data: bytes | str, *, limit: int = MAX_TEXT) -> Any:
     raw = clean(data).encode() if isinstance(data, str) else data
     if len(raw) > limit:
         raise ContentError(f"JSON of {len(raw):,} bytes is over the limit of {limit:,}")
-    if depth(raw) > MAX_DEPTH:
+    if too_deep(raw):
         raise ContentError(f"JSON is nested deeper than {MAX_DEPTH} levels")
     if _ESCAPED_SURROGATE.search(raw):
         raw = mend_surrogates(raw)
@@ -107,23 +108,18 @@ def decode(data: bytes | str, *, limit: int = MAX_TEXT) -> Any:
         raise ContentError(f"not valid JSON: {error}") from error
 
 
-# Possessive: a long string must not be kept for backtracking.
-_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+_NO_BRACKET = bytes(set(range(256)) - set(b"[]{}"))
+_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
-def depth(raw: bytes) -> int:
-    """Return the deepest level of nesting in JSON text, without decoding it."""
+def too_deep(raw: bytes) -> bool:
+    """Tell whether JSON text is nested deeper than `MAX_DEPTH`, without decoding it."""
     if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
-        return 0 if not raw else 1
-    level = deepest = 0
-    for token in _BRACKETS.finditer(raw):
-        first = token.group()
-        if first in (b"[", b"{"):
-            level += 1
-            deepest = max(deepest, level)
-        elif first in (b"]", b"}"):
-            level -= 1
-    return deepest
+        return False
+    # Every other piece between quotes is a string, once no quote is escaped any more.
+    bare = raw.replace(rb"\\", b"").replace(rb"\"", b"")
+    brackets = b"".join(bare.split(b'"')[::2]).translate(None, _NO_BRACKET)
+    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > MAX_DEPTH
 
 
 _ESCAPES = re.compile(

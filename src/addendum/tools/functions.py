@@ -243,7 +243,7 @@ def text_of(result: Any, name: str) -> str:
             "return text or JSON-like data"
         ) from error
     # How deep an interpreter can encode differs between versions; this limit does not.
-    if encoding.depth(raw) > encoding.MAX_DEPTH:
+    if encoding.too_deep(raw):
         raise ContentError(
             f"tool {name!r} returned JSON nested deeper than {encoding.MAX_DEPTH} levels; "
             "return flatter data or text"
