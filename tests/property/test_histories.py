@@ -320,12 +320,29 @@ def body_again(
     return wire(context.wire).renderer(route).body(prompt, header.header.config)
 
 
-def test_the_rare_moves_were_played_too() -> None:
-    total: Counter[str] = Counter()
-    for counts in STATISTICS.values():
-        total.update(counts)
-    if total["runs"] < PER_HOME * len(HOMES) or PER_HOME < 20:
-        pytest.skip("needs all homes in one process, and more than a few histories")
-    assert total["runs"] >= 500
+def test_rare_moves_are_drawn_often_enough() -> None:
+    drawn: Counter[str] = Counter()
+
+    @seed(1)
+    @settings(
+        max_examples=500,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate,),
+    )
+    @given(histories())
+    def draw(history: list[Move]) -> None:
+        drawn.update({move[0] for move in history} | {"histories"})
+
+    draw()
     for kind in MARKED:
-        assert total[kind] >= 0.03 * total["runs"], f"{kind}: {total[kind]} of {total['runs']}"
+        assert drawn[kind] >= 0.03 * drawn["histories"], f"{kind}: {drawn[kind]}"
+
+
+@pytest.mark.parametrize("kind", MARKED)
+def test_a_rare_move_does_something(kind: str) -> None:
+    move = (kind, OWN) if kind == "revert" else (kind,)
+    history: list[Move] = [("turn", []), ("add", NAMES[0]), ("turn", ["one"]), move, ("turn", [])]
+    played = anyio.run(play, HOMES[0], history)
+    assert kind in played.stats
