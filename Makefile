@@ -5,6 +5,9 @@ PYTHON ?= python3
 RUN := .venv/bin/python -m
 PIP := $(RUN) pip --disable-pip-version-check -qq
 
+# The tests start many processes: without compiled modules each would read the sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test check fmt bench bench-cache fuzz envelopes cases matrix mutations crash clean
