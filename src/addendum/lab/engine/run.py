@@ -16,6 +16,7 @@ from addendum.lab.report import Run
 from addendum.lab.runner import run_scenario
 from addendum.lab.scenario import Scenario
 from addendum.routes import CacheRules, Capabilities, Endpoint, Route, ToolChanges
+from addendum.routes.model import Wire
 
 SCENARIO = "g2-engine"
 """Name of the scenario that is made for the engine."""
@@ -25,45 +26,32 @@ MODEL = "addendum-tiny"
 # The one slot keeps the last prompt whole; of the next one all that both begin with is read, and
 # the last token is evaluated in any case. Nothing else is kept, and nothing expires.
 _CACHE = CacheRules(kind="steps", step=1, fresh=1, version="llama-server-slot")
-_SOURCE = "llama.cpp at commit 86a2835: one slot, no other cache; seen in its own figures"
+
+_LIKE_VENDORS = "[a-zA-Z0-9_-]{1,64}"
+
+
+def _surface(wire: Wire, provider: str, path: str, id_pattern: str = _LIKE_VENDORS) -> Route:
+    return Route(
+        provider=provider,
+        model=MODEL,
+        wire=wire,
+        endpoint=Endpoint(base_url="", path=path, auth="none"),
+        capabilities=Capabilities(),
+        cache=_CACHE,
+        id_pattern=id_pattern,
+        source="llama.cpp at commit 86a2835: one slot, no other cache; seen in its own figures",
+        checked="2026-11-30",
+        certainty="probed",
+    )
+
 
 ROUTES = {
-    "openai_chat": Route(
-        provider="compatible",
-        model=MODEL,
-        wire="openai_chat",
-        endpoint=Endpoint(base_url="", path="/chat/completions", auth="none"),
-        capabilities=Capabilities(),
-        cache=_CACHE,
-        id_pattern="[!-~]{1,128}",
-        source=_SOURCE,
-        checked="2026-11-30",
-        certainty="probed",
+    "openai_chat": _surface("openai_chat", "compatible", "/chat/completions", "[!-~]{1,128}"),
+    "anthropic_messages": structs.replace(
+        _surface("anthropic_messages", "anthropic-compatible", "/messages"), max_tokens=1024
     ),
-    "anthropic_messages": Route(
-        provider="anthropic-compatible",
-        model=MODEL,
-        wire="anthropic_messages",
-        endpoint=Endpoint(base_url="", path="/messages", auth="none"),
-        capabilities=Capabilities(),
-        cache=_CACHE,
-        id_pattern="[a-zA-Z0-9_-]{1,64}",
-        source=_SOURCE,
-        checked="2026-11-30",
-        certainty="probed",
-        max_tokens=1024,
-    ),
-    "openai_responses": Route(
-        provider="responses-compatible",
-        model=MODEL,
-        wire="openai_responses",
-        endpoint=Endpoint(base_url="", path="/responses", auth="none"),
-        capabilities=Capabilities(),
-        cache=_CACHE,
-        id_pattern="[a-zA-Z0-9_-]{1,64}",
-        source=_SOURCE,
-        checked="2026-11-30",
-        certainty="probed",
+    "openai_responses": structs.replace(
+        _surface("openai_responses", "responses-compatible", "/responses"),
         max_tokens_field="max_output_tokens",
     ),
 }
