@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.agent.trouble import World
 
 from addendum.agent.agent import Agent
+from addendum.agent.approval import Approval, Decision, Pending, Policy
+from addendum.agent.session import Session
 from addendum.lab.script import Entry, Form, Script, ScriptCall, ScriptStep
 from addendum.log.events import EventData
 from addendum.tools.functions import FunctionTool, ToolContext, tool
@@ -77,3 +80,23 @@ def sent_results(here: World) -> list[tuple[str, str]]:
 def only(data: list[EventData], kind: type[Any]) -> Any:
     (found,) = [each for each in data if isinstance(each, kind)]
     return found
+
+
+ASK = Approval((Policy("allow", "clock"),))
+
+
+def deciding(*answers: Any) -> tuple[Approval, list[Sequence[Pending]]]:
+    """Rules whose person gives these answers in turn, to all calls that are asked at once."""
+    asked: list[Sequence[Pending]] = []
+    left = list(answers)
+
+    async def decide(batch: Sequence[Pending]) -> Mapping[str, Decision | str]:
+        asked.append(batch)
+        answer = left.pop(0)
+        return {each.call_id: answer for each in batch}
+
+    return Approval((Policy("allow", "clock"),), decide=decide), asked
+
+
+def decide_all(session: Session, decision: Decision | str) -> dict[str, Decision | str]:
+    return {each.call_id: decision for each in session.pending()}
