@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 from tests.cache.captures import (
     CLAUDE,
     GPT56,
@@ -157,6 +158,15 @@ def test_v5_an_earlier_declaration_counts_where_lists_may_shrink(
     assert len(broken("V5", with_it, without)) == number
     other = record(2, claude([HI, *ROUND], tools=[tool("search")]), strategy=strategy, session="t")
     assert len(broken("V5", with_it, other)) == 1
+
+
+def test_v5_a_fork_may_name_what_its_parent_declared() -> None:
+    parent = record(1, claude([HI, *ROUND], tools=[tool("deploy")]), strategy="rebind")
+    sent = record(2, claude([HI, *ROUND, HI], tools=[tool("search")]), strategy="rebind")
+    child = structs.replace(sent, session="child")
+    assert len(broken("V5", parent, child)) == 1
+    child = structs.replace(child, parent=parent.session)
+    assert broken("V5", parent, child, structs.replace(child, n=3, parent=None)) == []
 
 
 def test_v5_turns_kept_over_a_compaction_may_name_what_was_declared() -> None:

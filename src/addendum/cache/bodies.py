@@ -97,7 +97,8 @@ class Names:
     a compaction or a new head, and by reference over any series. On any route
     a call may name one of our own two tools that an earlier request declared, and a name of which
     its result says that there is no such tool: the history tells it as it happened. Where a change
-    in mid-run waits for the next message, so does the definition of what is called unseen.
+    in mid-run waits for the next message, so does the definition of what is called unseen. What
+    was sent before a fork was sent in it.
     """
 
     def __init__(self) -> None:
@@ -108,9 +109,10 @@ class Names:
     def see(self, reading: Reading) -> Iterator[Violation]:
         """Yield the names that the next request may not use."""
         record = reading.record
-        before = self._ever.setdefault(record.session, set())
-        old = self._kept.setdefault(record.session, set())
-        calls = self._seen.setdefault(record.session, set())
+        before, old, calls = (
+            each.setdefault(record.session, set(each.get(record.parent or "", ())))
+            for each in (self._ever, self._kept, self._seen)
+        )
         if any(_declares_anew(record, each) for each in record.declared):
             old |= calls
         if record.definitions == "by-reference" and any(

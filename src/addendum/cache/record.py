@@ -68,6 +68,7 @@ class RequestRecord(Struct, frozen=True):
         purpose: `turn` or `compaction`.
         caching: Whether the provider's cache is used; without it no mark is set, and the turn's
             instructions stand in the system text.
+        parent: The session that this one goes on from, where records of it are another session's.
     """
 
     n: int
@@ -92,6 +93,7 @@ class RequestRecord(Struct, frozen=True):
     declared: tuple[Declared, ...] = ()
     purpose: Literal["turn", "compaction"] = "turn"
     caching: bool = True
+    parent: str | None = None
 
 
 class Reading(Struct, frozen=True):

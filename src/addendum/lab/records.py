@@ -7,7 +7,7 @@ from addendum.agent.requests import Sent
 from addendum.agent.session import Session
 from addendum.cache.record import Declared, RequestRecord
 from addendum.cache.rules import CacheRules
-from addendum.log.events import RequestContext, SystemMessage, UserMessage
+from addendum.log.events import EndSeed, RequestContext, SystemMessage, UserMessage
 from addendum.routes import CacheRules as RouteCache
 from addendum.wire.segment import Segment
 
@@ -86,6 +86,8 @@ def record_of(session: Session, sent: Sent, n: int, said: Said) -> RequestRecord
     """
     context = sent.context
     static = _static_text(session)
+    seeds = (each.data for each in reversed(session.log.rare) if isinstance(each.data, EndSeed))
+    seed = next(seeds, None)
     return RequestRecord(
         n=n,
         turn=sent.turn,
@@ -109,6 +111,7 @@ def record_of(session: Session, sent: Sent, n: int, said: Said) -> RequestRecord
         declared=tuple(Declared(each.reason, each.at) for each in sent.breaks),
         purpose="turn" if sent.purpose == "turn" else "compaction",
         caching=context.caching,
+        parent=None if seed is None else seed.parent,
     )
 
 
