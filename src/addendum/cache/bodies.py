@@ -6,7 +6,7 @@ Functions over captured bodies only. Each yields the violations it finds; none i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
 from addendum.tools.search import TOOL_SEARCH_NAME
 from addendum.wire.segment import Json, Segment, fields, newest_human, parse, resolve, text_of
 
+T = TypeVar("T")
 _OWN = frozenset({TOOL_DISPATCHER_NAME, TOOL_SEARCH_NAME})
 
 
@@ -109,10 +110,9 @@ class Names:
     def see(self, reading: Reading) -> Iterator[Violation]:
         """Yield the names that the next request may not use."""
         record = reading.record
-        before, old, calls = (
-            each.setdefault(record.session, set(each.get(record.parent or "", ())))
-            for each in (self._ever, self._kept, self._seen)
-        )
+        before = _of(self._ever, record)
+        old = _of(self._kept, record)
+        calls = _of(self._seen, record)
         if any(_declares_anew(record, each) for each in record.declared):
             old |= calls
         if record.definitions == "by-reference" and any(
@@ -138,6 +138,11 @@ class Names:
             if each.uses:
                 calls.add(hash(each.key))
         before |= now
+
+
+def _of(kept: dict[str, set[T]], record: RequestRecord) -> set[T]:
+    """Return what is kept of a session; a fork begins with its parent's."""
+    return kept.setdefault(record.session, set(kept.get(record.parent or "", ())))
 
 
 def _is_said(segment: Segment) -> bool:
