@@ -72,7 +72,7 @@ OWN = "calc"
 HIDDEN = "hidden"
 """A deferred tool of the agent's own, which only a search shows."""
 
-MARKED = ("settings", "rehead", "blank", "revert", "fail_compact", "weaken", "find")
+MARKED = ("settings", "rehead", "blank", "revert", "fail_compact", "weaken", "find", "fork")
 """Moves that are counted by themselves."""
 
 
@@ -122,7 +122,8 @@ class Driver:
         self.callable: dict[int, set[str]] = {}
         self.moves: list[str] = []
         self.stats: set[str] = set()
-        self.turns = 0
+        self.turns = self.forks = 0
+        self.session = "s"
         # The driver's own account of what is active.
         self.version = dict.fromkeys((*NAMES, OWN), 0)
         self.active: set[str] = set()
@@ -177,13 +178,24 @@ class Driver:
         rest = list(history)
         try:
             while True:
-                async with self.agent.open("s", store=self.store) as session:
+                async with contextlib.AsyncExitStack() as opened:
+                    session = await opened.enter_async_context(
+                        self.agent.open(self.session, store=self.store)
+                    )
                     self._restore(session)
                     before = len(self.sent)
                     while rest:
                         move = rest.pop(0)
                         if move[0] == "restart":
                             break
+                        if move[0] == "fork":
+                            # Its parent stays open behind it; all goes on in the child.
+                            self.forks += 1
+                            self.session = f"child-{self.forks}"
+                            session = await opened.enter_async_context(session.fork(self.session))
+                            before = len(self.sent)
+                            self._note("fork")
+                            continue
                         await self._move(session, move)
                         self._collect(session, before)
                     else:
@@ -226,9 +238,12 @@ class Driver:
             return
         with contextlib.suppress(AddendumError):
             await getattr(self, f"_do_{kind}")(session, *move[1:])
-            self.moves.append(kind)
-            if kind in MARKED:
-                self.stats.add(kind)
+            self._note(kind)
+
+    def _note(self, kind: str) -> None:
+        self.moves.append(kind)
+        if kind in MARKED:
+            self.stats.add(kind)
 
     # -- moves ------------------------------------------------------------------------------
 

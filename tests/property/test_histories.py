@@ -132,6 +132,8 @@ special: st.SearchStrategy[list[Move]] = st.one_of(
     moves("rewind", "fail_compact"),
     moves("weaken"),
     moves("find"),
+    moves("fork"),
+    moves("fork", "restart"),
     st.just([("redefine", OWN), ("turn", []), ("revert", OWN)]),
 )
 """Moves that would be rare among all the others."""
