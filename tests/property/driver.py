@@ -8,7 +8,7 @@ everything that was sent.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +72,17 @@ OWN = "calc"
 HIDDEN = "hidden"
 """A deferred tool of the agent's own, which only a search shows."""
 
-MARKED = ("settings", "rehead", "blank", "revert", "fail_compact", "weaken", "find", "fork")
+MARKED = (
+    "settings",
+    "rehead",
+    "blank",
+    "revert",
+    "fail_compact",
+    "weaken",
+    "find",
+    "fork",
+    "retry",
+)
 """Moves that are counted by themselves."""
 
 
@@ -319,6 +329,11 @@ class Driver:
     async def _do_rewind(self, session: Session) -> None:
         await session.rewind()
 
+    async def _do_retry(self, session: Session) -> None:
+        # The script still has the answers to the newest text.
+        self.moves.append("rewind")
+        await self._run(session, session.retry())
+
     async def _do_compact(self, session: Session) -> None:
         self.lab.script = None
         await session.compact()
@@ -397,10 +412,12 @@ class Driver:
         ]
         entries.append(Entry(text=f"answer {self.turns}", thinking="done"))
         self.lab.script = Script((ScriptStep(text, tuple(entries)),))
+        await self._run(session, session.run(text), finds="find" in rounds)
+
+    async def _run(self, session: Session, turn: Awaitable[Any], *, finds: bool = False) -> None:
         number = max((sent.number for sent in self.sent), default=0)
         with contextlib.suppress(AddendumError):
-            await session.run(text)
-        finds = "find" in rounds
+            await turn
         for sent in session.sent:
             if sent.number > number:
                 if finds and sent.number > number + 1:

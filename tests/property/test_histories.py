@@ -132,6 +132,7 @@ special: st.SearchStrategy[list[Move]] = st.one_of(
     moves("rewind", "fail_compact"),
     moves("weaken"),
     moves("find"),
+    moves("retry"),
     moves("fork"),
     moves("fork", "restart"),
     st.just([("redefine", OWN), ("turn", []), ("revert", OWN)]),
