@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import anyio
 import pytest
+from tests.agent.stage import stage
 from tests.cli.commands import call, complaint, told
 
+from addendum.log import codec
+from addendum.log.events import AssistantAttempt, RequestSent
+from addendum.log.session_log import SessionLog
+from addendum.log.values import Usage
 from addendum.stores import open_store
 
 CLAUDE = "anthropic:claude-opus-5-5"
@@ -66,6 +74,20 @@ def test_the_sessions_of_a_store_are_listed(store: str) -> None:
         assert row["totals"]["prompt_tokens"] > 0 and row["totals"]["cost"] > 0
         assert row["totals"]["estimated"] == ["rebinding_cost"]
     assert told("sessions", env={"ADDENDUM_STORE": store})["sessions"] == rows
+
+
+def test_a_session_that_is_damaged_hides_no_other(store: str, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    shutil.copy(store.removeprefix("sqlite:///"), copy)
+    child, parent = told("sessions", "--store", store)["sessions"]
+    with closing(sqlite3.connect(copy)) as db, db:
+        db.execute("DELETE FROM events WHERE session = ? AND seq > 9", (parent["id"],))
+        db.execute("UPDATE sessions SET updated = ? WHERE id = ?", (2**62, child["id"]))
+    url = f"sqlite:///{copy}"
+    strange = [child | {"updated": 2**62}, parent | {"totals": None}]
+    assert told("sessions", "--store", url)["sessions"] == strange
+    assert call("sessions", "--store", url).stdout.count("\n") == 4
+    assert "has lost events" in complaint("show", parent["id"], "--store", url)
 
 
 def test_looking_for_sessions_makes_no_store(tmp_path: Path) -> None:
@@ -168,6 +190,37 @@ def test_a_session_as_json_has_its_events_and_requests(store: str) -> None:
     lost = [request["rebinding_tokens"] for request in shown["requests"]]
     assert [tokens > 0 for tokens in lost] == [False, False, True, False, True] + [False] * 3
     assert lost[2] == shown["requests"][2]["cache_read"]
+
+
+def test_what_was_cut_off_is_told_with_what_was_counted(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'kept.db'}"
+
+    async def make() -> None:
+        async with stage() as here:
+            async with here.open(here.agent(CLAUDE)) as session:
+                await session.run("one")
+            log = SessionLog.load("s", (await here.store.read("s"))[:8])
+        usage = Usage(1_500, 0, 1_500, 1)
+        log.append(AssistantAttempt(1, 1, CLAUDE, "stopped", "CANCELLED", usage=usage))
+        log.append(RequestSent(1, 1, 2, CLAUDE, 6))
+        log.append(AssistantAttempt(1, 1, CLAUDE, "no answer"))
+        log.close_open()
+        store = await open_store(url)
+        lease = await store.acquire("s")
+        await store.append(lease, 0, [codec.encode_event(event) for event in log.events])
+        await store.release(lease)
+        await store.aclose()
+
+    anyio.run(make)
+    shown = told("show", "s", "--store", url)
+    cut, silent = shown["requests"]
+    assert (cut["answered"], cut["prompt_tokens"], cut["output"]) == (False, 1_500, 1)
+    assert (silent["answered"], silent["prompt_tokens"], silent["cost"]) == (False, None, None)
+    sums = shown["totals"]
+    assert (sums["requests"], sums["uncounted"], sums["cost"]) == (1, 1, cut["cost"])
+    said = call("show", "s", "--store", url).stdout
+    assert "request   1: prompt 1,500, read 0, written 1,500, out 1" in said
+    assert said.endswith("1 more got no answer, and no count of tokens\n")
 
 
 def test_an_id_may_be_shortened_as_long_as_it_fits_one(store: str) -> None:

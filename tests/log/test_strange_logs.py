@@ -197,6 +197,6 @@ async def test_what_is_read_quickly_is_checked_as_when_it_was_appended(tmp_path:
             for end in range(len(numbered)):
                 assert state(quick.until(end)) == state(at_once(numbered[:end]))  # type: ignore[arg-type]
         else:
-            assert slow == quick
+            assert isinstance(slow, str) and isinstance(quick, str) and slow in quick
             refused += 1
     assert len(strange) > refused > 100

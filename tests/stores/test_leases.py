@@ -39,11 +39,32 @@ def test_a_lease_given_back_is_held_by_nobody() -> None:
     assert not leases.living(stand(ELSEWHERE, nonce=None, expires=NOW + 9), NOW)
 
 
-@pytest.mark.parametrize(("expires", "lives"), [(NOW + 1, True), (NOW, False), (NOW - 1, False)])
+@pytest.mark.parametrize(
+    ("expires", "lives"),
+    [
+        (NOW + 1, True),
+        (NOW, False),
+        (NOW - 1, False),
+        # Set back by a little, and by a year.
+        (NOW + leases.LEASE_MS + 30_000, True),
+        (NOW + 365 * 86_400_000, False),
+    ],
+)
 def test_on_another_machine_the_clock_decides(expires: int, lives: bool) -> None:
     assert leases.living(stand(ELSEWHERE, expires=expires), NOW) is lives
     same_name = msgspec.structs.replace(leases.this_process(), machine="another boot")
     assert leases.living(stand(same_name, expires=expires), NOW) is lives
+
+
+@pytest.mark.parametrize(
+    ("later", "prolonged"),
+    [(0, False), (19_999, False), (20_001, True), (-1, True), (-(10**9), True)],
+)
+def test_a_lease_is_prolonged_when_it_is_old_or_the_clock_was_set_back(
+    later: int, prolonged: bool
+) -> None:
+    own = stand(leases.this_process(), expires=NOW + leases.LEASE_MS)
+    assert leases.aged(own, NOW + later) is prolonged
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

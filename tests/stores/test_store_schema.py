@@ -54,6 +54,15 @@ def content(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def set_aside(path: Path, *, copied: bool) -> Path:
+    """Move a file away, with a copy left in its place or nothing; return where it is."""
+    aside = path.with_name("aside")
+    path.rename(aside)
+    if copied:
+        shutil.copy(aside, path)
+    return aside
+
+
 def version(path: Path) -> int:
     db = sqlite3.connect(path)
     try:
@@ -187,6 +196,41 @@ async def test_a_full_disk_loses_nothing_that_was_acknowledged(
     await store.append(lease, len(sent), [b"more"])
     assert await store.read("s", len(sent)) == [b"more"]
     await store.aclose()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be moved there")
+@pytest.mark.parametrize("what", ["moved", "replaced", "its log"])
+async def test_what_would_be_written_to_a_file_that_is_gone_is_not_acknowledged(
+    path: Path, what: str
+) -> None:
+    store = await opened(path)
+    lease = await store.acquire("s")
+    await store.append(lease, 0, [b"x"])
+    there = path.with_name("kept.db-wal") if what == "its log" else path
+    aside = set_aside(there, copied=what == "replaced")
+    calls = (store.append(lease, 1, [b"y"]), store.read("s"), store.sessions(), store.acquire("t"))
+    for call in calls:
+        with pytest.raises(StoreError) as caught:
+            await call
+        assert "was moved, replaced or deleted while it was open" in line(caught)
+    aside.replace(there)  # what was open is back
+    await store.append(lease, 1, [b"y"])
+    await store.aclose()
+    store = await opened(path)
+    assert await store.read("s") == [b"x", b"y"]
+    await store.aclose()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
+async def test_a_link_to_a_store_is_that_store(path: Path) -> None:
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    for number, name in enumerate((path, link, link, path)):
+        store = await opened(name)
+        lease = await store.acquire("s")
+        await store.append(lease, number, [b"%d" % number])
+        assert len(await store.read("s")) == number + 1
+        await store.aclose()
 
 
 async def test_a_store_that_may_not_be_written_to(path: Path) -> None:

@@ -57,6 +57,20 @@ async def test_following_ends_where_the_session_is_deleted(store: AnyStore) -> N
             await anext(batches)
 
 
+@pytest.mark.parametrize("events", [1, 2, 3])
+async def test_following_ends_where_the_session_was_begun_anew(
+    store: AnyStore, events: int
+) -> None:
+    lease = await store.acquire("s")
+    await store.append(lease, 0, [b"0", b"1"])
+    async with aclosing(tail(store, "s", poll=0.001)) as batches:
+        assert await anext(batches) == [b"0", b"1"]
+        await store.delete(lease)
+        await store.append(await store.acquire("s"), 0, [b"anew"] * events)
+        with pytest.raises(SessionMissing, match="deleted and begun anew"):
+            await anext(batches)
+
+
 async def test_a_deleted_session_is_gone_and_its_lease_with_it(store: AnyStore) -> None:
     lease = await store.acquire("s")
     other = await store.acquire("other", parent="s")

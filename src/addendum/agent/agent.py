@@ -20,10 +20,10 @@ from addendum.agent.firsts import FirstRequests
 from addendum.agent.hooks import Hook
 from addendum.agent.lifetime import LifetimeChoice
 from addendum.agent.session import Session
-from addendum.errors import ConfigurationError
+from addendum.errors import ConfigurationError, SessionBusy, StoreError
 from addendum.log.events import FORMAT, SessionStart
 from addendum.log.session_log import SessionLog
-from addendum.log.store import Store
+from addendum.log.store import Lease, Store
 from addendum.routes import (
     Route,
     TailChoice,
@@ -34,6 +34,7 @@ from addendum.routes import (
 )
 from addendum.routes.probed import overlaid, read
 from addendum.stores import DEFAULT_URL, open_store
+from addendum.stores.leases import RENEW_AFTER_MS
 from addendum.tools.catalogue import Pin, read_catalogue
 from addendum.tools.dispatcher import CanDispatch
 from addendum.tools.functions import as_tool
@@ -307,6 +308,7 @@ class Agent:
             session: Session | None = None
             try:
                 async with _task_group() as tasks:
+                    tasks.start_soon(_renewed, kept, lease)
                     session = Session(self, log, registry, transport, kept, lease, tasks)
                     try:
                         await session.begin()
@@ -339,7 +341,19 @@ def excluded_by(log: SessionLog) -> tuple[str, ...]:
     return first.excluded if isinstance(first, SessionStart) else ()
 
 
-async def _release(store: Store, lease: Any) -> None:
+async def _renewed(store: Store, lease: Lease) -> None:
+    """Renew a lease as long as the session is open, however long a model, tool or person takes."""
+    while True:
+        await anyio.sleep(RENEW_AFTER_MS / 1000)
+        try:
+            await store.renew(lease)
+        except SessionBusy:
+            return  # The next append says so.
+        except StoreError:
+            continue  # Locked or full: the lease lasts for longer than one attempt.
+
+
+async def _release(store: Store, lease: Lease) -> None:
     with anyio.CancelScope(shield=True):
         await store.release(lease)
 

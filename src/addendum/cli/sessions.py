@@ -20,7 +20,7 @@ from addendum.cli.terminal import (
     when,
     width,
 )
-from addendum.errors import AddendumError
+from addendum.errors import AddendumError, SessionMissing, StoreError
 from addendum.log import codec
 from addendum.log.store import SessionRow
 
@@ -77,8 +77,19 @@ async def _counted(url: str | None) -> list[tuple[SessionRow, Totals | None]]:
     rows = await all_rows(url)
     if not rows:
         return []
+    found: list[tuple[SessionRow, Totals | None]] = []
     async with reading(url) as store:
-        return [(row, sums_of(await store.read(row.id))) for row in rows]
+        for row in rows:
+            try:
+                found.append((row, sums_of(await store.read(row.id))))
+            except SessionMissing:
+                pass  # It was deleted meanwhile.
+            except StoreError as error:
+                # One that has lost events hides no other.
+                if error.session != row.id:
+                    raise
+                found.append((row, None))
+    return found
 
 
 def sums_of(stored: list[bytes]) -> Totals | None:

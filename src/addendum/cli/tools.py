@@ -117,7 +117,7 @@ def of(
         return
     if route is not None:
         raise ConfigurationError("--route says where a switch is looked at; add --what-if SWITCH")
-    last = len(log) - 1
+    last = max(0, len(log) - 1)
     if at is not None and at > last:
         raise ConfigurationError(f"the log ends at event {last}; write --at {last} or less")
     moment = last if at is None else at

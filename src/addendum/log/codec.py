@@ -73,18 +73,29 @@ def decode_event(stored: bytes) -> Event:
     return event
 
 
-def decode_events(stored: Sequence[bytes]) -> list[Event]:
+def decode_events(stored: Sequence[bytes], first: int = 0) -> list[Event]:
     """Return the events of many rows: as `decode_event` on each, and quicker.
+
+    Args:
+        stored: The rows.
+        first: The seq of the first of them, to name one that is damaged.
 
     Raises:
         UnknownEvent: As `decode_event`.
-        LogError: As `decode_event`.
+        LogError: As `decode_event`; its `seq` is the row's.
     """
     with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
         events = list(map(_event.decode, stored))
         if Unknown not in set(map(_kind, events)):
             return events
-    return [decode_event(raw) for raw in stored]
+    events: list[Event] = []
+    for raw in stored:
+        try:
+            events.append(decode_event(raw))
+        except LogError as error:
+            error.seq = first + len(events)
+            raise
+    return events
 
 
 def _kind(event: Event) -> type:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import anyio
 
-from addendum.errors import AppendRefused, Conflict, ContentError, LogError
+from addendum.errors import AppendRefused, Conflict, ContentError, LogError, UnknownEvent
 from addendum.log import codec
 from addendum.log.approvals import ApprovalAsked, ApprovalDecided
 from addendum.log.checks import CHECKED, check, refuse
@@ -297,8 +297,26 @@ class SessionLog:
             UnknownEvent: One is of a required type of a later release.
             LogError: One is damaged or missing; the message names it.
         """
-        self._replay(codec.decode_events(tuple(stored)))
+        try:
+            self._replay(codec.decode_events(tuple(stored), len(self._events)))
+        except UnknownEvent as error:
+            error.session = self.session
+            raise
+        except AppendRefused as error:
+            raise self._damaged(len(self._events), AppendRefused, error) from None
+        except LogError as error:
+            if error.session is not None:
+                raise
+            raise self._damaged(error.seq, LogError, error) from None
         self._durable = len(self._events)
+
+    def _damaged(self, seq: int | None, kind: type[LogError], error: LogError) -> LogError:
+        return kind(
+            f"session {self.session!r}: event {seq} is damaged ({error}); "
+            "restore the store from a copy",
+            session=self.session,
+            seq=seq,
+        )
 
     def _replay(self, events: Iterable[Event]) -> None:
         """Take in stored events, each checked as when it was appended.

@@ -12,6 +12,9 @@ one whose state cannot be seen            until the lease expires
 on another machine, or from before a boot until the lease expires
 ========================================  =====================================================
 
+A lease that seems to run far longer than any is given for was taken before the clock was set back;
+it counts as expired.
+
 A wrong answer costs a writer its session but never an event: the fencing token refuses whoever
 was taken over.
 """
@@ -37,7 +40,7 @@ LEASE_MS = 60_000
 """Milliseconds after which a silent holder that cannot be watched counts as gone."""
 
 RENEW_AFTER_MS = 20_000
-"""An append prolongs the lease only when the last renewal is older: a page less to write."""
+"""How often an open session renews its lease; an append does so only when it is older than that."""
 
 MAX_ID = 200
 """Characters a session id may have."""
@@ -141,7 +144,17 @@ def living(standing: Standing, time: int) -> bool:
         state = running(holder.pid, holder.started)
         if state is not None:
             return state
-    return time < standing.expires
+    return time < standing.expires <= time + 2 * LEASE_MS
+
+
+def aged(standing: Standing, time: int) -> bool:
+    """Return whether a lease is to be prolonged; also when the clock was set back since.
+
+    Args:
+        standing: The writer's own lease.
+        time: Now, in milliseconds since the epoch.
+    """
+    return not LEASE_MS - RENEW_AFTER_MS <= standing.expires - time <= LEASE_MS
 
 
 def this_process() -> Holder:

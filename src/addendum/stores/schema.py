@@ -111,6 +111,32 @@ def connect(path: Path) -> sqlite3.Connection:
     return db
 
 
+def files(path: Path) -> tuple[tuple[int, int], ...]:
+    """Return what tells a store's files from others of the same names: the file's, its log's.
+
+    SQLite goes on writing to a file that was deleted or replaced under it, and what it then
+    acknowledges is nowhere.
+
+    Raises:
+        StoreError: One is not there.
+    """
+    try:
+        # SQLite keeps its log beside the file itself, not beside a link to it.
+        real = path.resolve() if path.is_symlink() else path
+        found = (real.stat(), real.with_name(f"{real.name}-wal").stat())
+    except OSError:
+        raise replaced(path) from None
+    return tuple((each.st_dev, each.st_ino) for each in found)
+
+
+def replaced(path: Path) -> StoreError:
+    """Return the error for a store whose files are other ones than those that were opened."""
+    return StoreError(
+        f"the store {path} was moved, replaced or deleted while it was open: put its files back, "
+        "or open the session again"
+    )
+
+
 @contextlib.contextmanager
 def writing(db: sqlite3.Connection) -> Generator[None]:
     """Run the block as one write: it is on the disk when the block is left, or not at all."""

@@ -57,12 +57,16 @@ def path_of(url: str) -> Path:
 class SqliteStore:
     """Keeps sessions in a SQLite file. Make one with `open`.
 
-    Every method may raise `StoreError`: disk full, read-only, damaged, locked for too long.
+    Every method may raise `StoreError`: disk full, read-only, damaged, locked for too long, moved
+    away.
     """
 
-    def __init__(self, url: str, path: Path, db: sqlite3.Connection) -> None:
+    def __init__(
+        self, url: str, path: Path, db: sqlite3.Connection, files: tuple[tuple[int, int], ...]
+    ) -> None:
         self._url = url
         self._path = path
+        self._files = files
         self._db: sqlite3.Connection | None = db
         self._claims: dict[tuple[str, int], Claim] = {}
         self._turn = anyio.Lock(fast_acquire=True)
@@ -83,13 +87,18 @@ class SqliteStore:
         """
         path = path_of(url)
 
-        def work() -> sqlite3.Connection:
+        def work() -> tuple[sqlite3.Connection, tuple[tuple[int, int], ...]]:
             try:
-                return schema.connect(path)
+                db = schema.connect(path)
             except sqlite3.Error as error:
                 raise schema.explain(error, path) from None
+            try:
+                return db, schema.files(path)
+            except StoreError:
+                db.close()
+                raise
 
-        return cls(url, path, await to_thread.run_sync(work))
+        return cls(url, path, *await to_thread.run_sync(work))
 
     @property
     def url(self) -> str:
@@ -201,7 +210,7 @@ class SqliteStore:
                 "UPDATE sessions SET events = ?, updated = ? WHERE id = ?",
                 (expected + len(rows), time, session),
             )
-            if standing.expires - time < leases.LEASE_MS - leases.RENEW_AFTER_MS:
+            if leases.aged(standing, time):
                 _prolong(db, lease)
 
         await self._write(work)
@@ -362,11 +371,17 @@ class SqliteStore:
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on the connection, in the worker thread, when its turn has come."""
+
+        def inside(db: sqlite3.Connection) -> T:
+            if schema.files(self._path) != self._files:
+                raise schema.replaced(self._path)
+            return work(db)
+
         async with self._turn:
             if self._db is None:
                 raise StoreError(f"the store {self._path} is closed; open it again")
             try:
-                return await self._in_thread(work, self._db)
+                return await self._in_thread(inside, self._db)
             except sqlite3.Error as error:
                 raise schema.explain(error, self._path) from None
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 
 import anyio
 
+from addendum.errors import SessionMissing
 from addendum.log.store import Store
 
 POLL = 0.2
@@ -27,13 +28,22 @@ async def tail(
         poll: Seconds between two looks.
 
     Raises:
-        SessionMissing: There is no such session, or it was deleted meanwhile.
+        SessionMissing: There is no such session, or it was deleted meanwhile, even if another
+            of its name was begun since.
     """
-    first = True
+    first, last = True, list[bytes]()
     while True:
-        events = await store.read(session, start)
+        # With the last one that was seen: a session begun anew has another in its place.
+        events = await store.read(session, start - len(last))
+        if events[: len(last)] != last:
+            raise SessionMissing(
+                f"session {session!r} was deleted and begun anew; read it from its start",
+                session=session,
+            )
+        events = events[len(last) :]
         if events or first:
             yield events
         first = False
         start += len(events)
+        last = events[-1:] or last
         await anyio.sleep(poll)
