@@ -109,6 +109,9 @@ def test_reading_again_costs_the_write_less_the_read() -> None:
     # No price for writes: 41,200 x (2 - 0.5) = 61,800.
     assert again(route("openai-chat:gpt-4.1"), 41_200, 41_200, NOON) == Decimal("0.0618")
     assert again(OPUS, 0, 41_200, NOON) == 0
+    # Asked to stay for an hour: 41,200 x (8 - 0.2) = 321,360; where there is no choice, as before.
+    assert again(OPUS, 41_200, 41_200, NOON, hour=True) == Decimal("0.32136")
+    assert again(route("openai-chat:gpt-4.1"), 100, 100, NOON, hour=True) == Decimal("0.00015")
 
 
 def test_a_sum_with_an_unknown_part_is_unknown() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Literal
 
 import pytest
 from msgspec import Raw
@@ -16,6 +17,7 @@ from addendum.log.events import (
     EndSeed,
     Event,
     EventData,
+    RequestContext,
     RequestHeader,
     RequestSent,
 )
@@ -75,6 +77,18 @@ def test_other_tools_would_have_had_all_read_again_that_was_read() -> None:
     assert (sums.requests, sums.cache_read, sums.cache_write) == (3, 20_500, 11_000)
 
 
+def test_a_tool_that_is_back_behind_the_others_makes_no_other_list() -> None:
+    events = log(
+        (tools("abc"), 0),
+        (answered(0, 10_000), 1),
+        (tools("ac"), 10),
+        (answered(10_000, 500), 11),
+        (tools("acb"), 20),
+        (answered(10_500, 500), 21),
+    )
+    assert [each.rebinding for each in spent(events, known_route)] == [0, 10_000, 500]
+
+
 @pytest.mark.parametrize(("second", "lost"), [(200, 500), (400, 10_500)])
 def test_an_earlier_request_with_the_same_tools_counts_while_it_lives(
     second: int, lost: int
@@ -90,6 +104,18 @@ def test_an_earlier_request_with_the_same_tools_counts_while_it_lives(
     assert spent(events, known_route)[2].rebinding == lost
 
 
+@pytest.mark.parametrize(("ttl", "write"), [("5m", 5), ("1h", 8)])
+def test_rebinding_writes_for_as_long_as_the_session_does(
+    ttl: Literal["5m", "1h"], write: int
+) -> None:
+    epoch = Event(0, 0, RequestContext(CLAUDE, "w", "in-history", ttl=ttl))
+    events = log(
+        (tools("a"), 0), (answered(0, 10_000), 1), (tools("ab"), 2), (answered(10_000, 500), 3)
+    )
+    _, second = spent([epoch, *events], known_route)
+    assert second.rebinding_cost == 10_000 * (write - Decimal("0.2")) / 1_000_000
+
+
 def test_what_failed_counts_where_it_was_counted() -> None:
     cut = AssistantAttempt(1, 1, CLAUDE, "cut", usage=Usage(500, 0, 0, 7))
     silent = AssistantAttempt(1, 1, CLAUDE, "down")
@@ -97,7 +123,8 @@ def test_what_failed_counts_where_it_was_counted() -> None:
     events = log((tools("a"), 0), (silent, 1), (cut, 2), (answered(0, 10), 3), (none, 4))
     requests = spent(events, known_route)
     assert [each.answered for each in requests] == [False, False, True, True]
-    assert totals(requests).requests == 3
+    sums = totals(requests)
+    assert (sums.requests, sums.uncounted) == (3, 1)
     assert totals(requests).prompt == 500 + 1_010 + 300
 
 

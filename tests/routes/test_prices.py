@@ -103,6 +103,11 @@ def test_what_is_not_known_has_no_price(no_package: None) -> None:
     assert rates("deepseek:deepseek-v4-pro", at("2026-08-16T12:00:00")) is None
 
 
+@pytest.mark.parametrize("when", [1e15, -1e15, 1e300])
+def test_at_a_time_that_is_no_date_there_is_no_price(when: float) -> None:
+    assert rates("anthropic:claude-opus-5-5", when) is None
+
+
 def test_a_gateway_makes_its_own_prices() -> None:
     own = resolve("anthropic:claude-opus-5-5", environ={})
     lab = resolve("anthropic:claude-opus-5-5", base_url="http://127.0.0.1:1/anthropic")
@@ -166,7 +171,7 @@ def test_the_package_agrees_with_the_table() -> None:
     for row in module._table().price:
         for model in row.models:
             route = resolve(f"{row.provider}:{model}", environ={})
-            theirs = module._from_package(route, when)
+            theirs = module._from_package(row.provider, model, when)
             ours = prices(route, NOW)
             assert ours is not None
             if theirs is not None:

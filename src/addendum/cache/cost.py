@@ -54,7 +54,7 @@ def price(route: Route, usage: Usage, when: float) -> Cost | None:
         written = usage.cache_write
     if written is None:
         return None
-    hour = min(written, _written_for_an_hour(usage)) if rates.write_1h is not None else 0
+    hour = min(written, written_for_an_hour(usage)) if rates.write_1h is not None else 0
     fresh = usage.prompt - usage.cache_read - written
     if fresh < 0:
         return None
@@ -69,7 +69,9 @@ def price(route: Route, usage: Usage, when: float) -> Cost | None:
     return Cost(amount, without - amount)
 
 
-def again(route: Route, tokens: int, prompt: int, when: float) -> Decimal | None:
+def again(
+    route: Route, tokens: int, prompt: int, when: float, *, hour: bool = False
+) -> Decimal | None:
     """Return what it costs more that tokens are not read from the cache but written to it anew.
 
     Args:
@@ -77,6 +79,7 @@ def again(route: Route, tokens: int, prompt: int, when: float) -> Decimal | None
         tokens: The tokens.
         prompt: Tokens of the whole prompt that they are part of.
         when: The time, in seconds since the epoch.
+        hour: Whether what is written is asked to stay for an hour.
 
     Returns:
         US dollars, or None if the price is not known.
@@ -85,7 +88,8 @@ def again(route: Route, tokens: int, prompt: int, when: float) -> Decimal | None
     if found is None:
         return None
     rates = found.of(prompt)
-    return tokens * (_write(rates) - rates.read) / _MILLION
+    write = rates.write_1h if hour and rates.write_1h is not None else _write(rates)
+    return tokens * (write - rates.read) / _MILLION
 
 
 def left_in_cache(usage: Usage, rules: CacheRules) -> tuple[int | None, bool]:
@@ -140,7 +144,7 @@ class _Raw(Struct):
     cache_creation: _Creation | None = None
 
 
-def _written_for_an_hour(usage: Usage) -> int:
+def written_for_an_hour(usage: Usage) -> int:
     """Return the tokens written for an hour, which Anthropic counts beside all that were written.
 
     Source: Claude docs "Prompt caching" (2026-09-26), `usage.cache_creation`.

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from addendum.cache.causes import AREAS, CAUSES, area_of, words
 from addendum.cache.compare import First, SettingChange, compare
-from addendum.cache.cost import again
+from addendum.cache.cost import again, written_for_an_hour
 from addendum.cache.figures import PROVIDER, Row
 from addendum.cache.record import Reading, RequestRecord, readings
 from addendum.routes import Route
@@ -126,7 +126,13 @@ def explained(row: Row, base: Reading, own: Reading, route: Route) -> Explanatio
         openai=said.openai,
         first=seen.first,
         settings=seen.settings,
-        cost=again(route, lost, row.prompt_tokens or 0, own.record.time_sent),
+        cost=again(
+            route,
+            lost,
+            row.prompt_tokens or 0,
+            own.record.time_sent,
+            hour=written_for_an_hour(own.record.usage) > 0,
+        ),
     )
 
 

@@ -4,6 +4,7 @@ What a request cost and what no cache would have cost follow from what the provi
 rebinding would have cost is an estimate: wherever the tools of a request are other ones than those
 of the request before it, a new tool list would have had to be read instead, and with it all that
 this request read from the cache, unless an earlier request with that very list was still there.
+It says rather too much: that such a list holds nothing dead, and needs no dispatcher, is left out.
 """
 
 from __future__ import annotations
@@ -29,8 +30,6 @@ from addendum.log.events import (
 )
 from addendum.log.values import ToolSchema, Usage
 from addendum.routes import Route
-
-_LIFETIMES = {"5m": 300, "1h": 3600}
 
 
 class Spent(Struct, frozen=True):
@@ -68,7 +67,9 @@ class Totals(Struct, frozen=True):
     """Sums over requests; a figure that one of them does not know is not known.
 
     Attributes:
-        requests: How many were sent.
+        requests: How many were sent and counted by their provider.
+        uncounted: How many more were sent that got no answer and no count: what was refused cost
+            nothing, what was cut off may have cost something.
         prompt: Tokens of their prompts.
         cache_read: Tokens read from the cache.
         cache_write: Tokens written to it.
@@ -78,6 +79,7 @@ class Totals(Struct, frozen=True):
     """
 
     requests: int
+    uncounted: int
     prompt: int | None
     cache_read: int | None
     cache_write: int | None
@@ -88,7 +90,7 @@ class Totals(Struct, frozen=True):
 
 class _Left(Struct, frozen=True):
     at: float
-    tools: tuple[str, ...]
+    tools: frozenset[str]
     tokens: int | None
 
 
@@ -118,20 +120,21 @@ def spent(events: Iterable[Event], route_of: Callable[[str], Route]) -> list[Spe
             except AddendumError:
                 routes[sent.route] = None
         route, when = routes[sent.route], event.time / 1000
-        identities = tuple(tool.identity() for tool in tools)
+        # Without their order: a list written anew has each tool in the place it had before.
+        identities = frozenset(tool.identity() for tool in tools)
         before = left.setdefault(sent.route, [])
         lost: int | None = None
+        context = contexts.get(sent.context_seq)
+        asked = None if context is None else context.ttl
         if route is not None:
-            context = contexts.get(sent.context_seq)
-            asked = None if context is None else context.ttl
-            lifetime = _LIFETIMES.get(asked or "", route.cache.default_lifetime_s)
+            lifetime = route.cache.lifetime(asked)
             lost = _lost(before, identities, usage.cache_read, when, lifetime)
             if answered:
                 tokens, _ = left_in_cache(usage, route.cache)
                 before.append(_Left(when, identities, tokens))
         more = Decimal(0) if lost == 0 else None
         if route is not None and lost and usage.prompt is not None:
-            more = again(route, lost, usage.prompt, when)
+            more = again(route, lost, usage.prompt, when, hour=asked == "1h")
         found.append(
             Spent(
                 sent.number,
@@ -171,8 +174,9 @@ def spent(events: Iterable[Event], route_of: Callable[[str], Route]) -> list[Spe
 
 
 def totals(requests: Iterable[Spent]) -> Totals:
-    """Add up requests; those that got no answer and report nothing cost nothing."""
-    counted = [each for each in requests if each.answered or each.usage.prompt is not None]
+    """Add up requests; those without an answer or a count are counted apart."""
+    sent = list(requests)
+    counted = [each for each in sent if each.answered or each.usage.prompt is not None]
 
     def add(name: str) -> int | None:
         values: list[int | None] = [getattr(each.usage, name) for each in counted]
@@ -181,6 +185,7 @@ def totals(requests: Iterable[Spent]) -> Totals:
     more = [each.rebinding_cost for each in counted]
     return Totals(
         len(counted),
+        len(sent) - len(counted),
         add("prompt"),
         add("cache_read"),
         add("cache_write"),
@@ -191,7 +196,7 @@ def totals(requests: Iterable[Spent]) -> Totals:
 
 
 def _lost(
-    before: list[_Left], tools: tuple[str, ...], read: int | None, now: float, lifetime: int
+    before: list[_Left], tools: frozenset[str], read: int | None, now: float, lifetime: int
 ) -> int | None:
     """Return the tokens of what was read that a new tool list would have had read again."""
     if not before or before[-1].tools == tools:

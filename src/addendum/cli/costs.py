@@ -29,9 +29,19 @@ def dead_weights(log: SessionLog) -> dict[int, int | None]:
 
 
 def request_fields(spent: Spent, dead: int | None) -> dict[str, Any]:
-    """Return what a request cost, as fields of its JSON; null where it is not known."""
-    cost = spent.cost
+    """Return a request and what it cost, as fields of its JSON; null where it is not known."""
+    cost, usage = spent.cost, spent.usage
     return {
+        "n": spent.n,
+        "turn": spent.turn,
+        "seq": spent.seq,
+        "route": spent.route,
+        "purpose": spent.purpose,
+        "answered": spent.answered,
+        "prompt_tokens": usage.prompt,
+        "cache_read": usage.cache_read,
+        "cache_write": usage.cache_write,
+        "output": usage.output,
         "cost": None if cost is None else float(cost.amount),
         "saved": None if cost is None else float(cost.saved),
         "rebinding_tokens": spent.rebinding,
@@ -46,6 +56,7 @@ def total_fields(totals: Totals) -> dict[str, Any]:
     cost = totals.cost
     return {
         "requests": totals.requests,
+        "uncounted": totals.uncounted,
         "prompt_tokens": totals.prompt,
         "cache_read": totals.cache_read,
         "cache_write": totals.cache_write,
@@ -63,11 +74,13 @@ def total_lines(totals: Totals) -> list[str]:
     paid = "-" if cost is None else money(cost.amount)
     saved = "-" if cost is None else money(cost.saved)
     more = "-" if totals.rebinding is None else f"about {money(totals.rebinding)}"
+    left = f"{number(totals.uncounted)} more got no answer, and no count of tokens"
     return [
         f"{number(totals.requests)} requests: prompt {number(totals.prompt)}, "
         f"read {number(totals.cache_read)}, written {number(totals.cache_write)}, "
         f"out {number(totals.output)}",
         f"cost {paid}; saved against no cache {saved}, against rebinding {more}",
+        *([left] if totals.uncounted else []),
     ]
 
 

@@ -55,8 +55,6 @@ from addendum.log.session_log import SessionLog
 from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import ToolSchema, Usage
 
-_ANSWERS = (AssistantMessage, CompactionSummary, CompactionFailed, CacheKept)
-
 _WHOLE = ("request", "route")
 """What is never cut: it names routes."""
 
@@ -87,13 +85,12 @@ def show(session: str, follow: bool, store: str | None, as_json: bool) -> None:
     dead = dead_weights(log)
     if as_json:
         events = [Raw(codec.encode_event(event)) for event in log.events]
-        costs = {each.seq: request_fields(each, dead.get(each.seq)) for each in counted}
         print_json(
             {
                 "session": log.session,
                 "parent": row.parent,
                 "turns": log.turns,
-                "requests": [each | costs[each["seq"]] for each in requests(log)],
+                "requests": list(requests(log, counted, dead)),
                 "totals": total_fields(own),
                 "events": events,
             }
@@ -136,45 +133,27 @@ def _print(told: tuple[int, str, str], wide: int) -> None:
     click.echo(said if len(said) <= wide else wrapped(said, len(begins)))
 
 
-def requests(log: SessionLog) -> list[dict[str, Any]]:
-    """Return each request of a log with what the provider counted; null where it did not say."""
-    found: list[dict[str, Any]] = []
-    breaks: list[CacheBreak] = []
+def requests(
+    log: SessionLog, counted: Sequence[Spent], dead: Mapping[int, int | None]
+) -> Iterator[dict[str, Any]]:
+    """Yield each request of a log as fields of JSON; null where the provider did not say.
+
+    Args:
+        log: The log.
+        counted: What its requests cost.
+        dead: Their dead weight, by event.
+    """
+    breaks: list[dict[str, Any]] = []
+    declared: dict[int, list[dict[str, Any]]] = {}
     for event in log.events:
         data = event.data
         if isinstance(data, CacheBreak):
-            breaks.append(data)
+            breaks.append({"reason": data.reason, "at": data.at, "detail": data.detail})
         elif isinstance(data, RequestSent):
-            found.append(
-                {
-                    "n": data.number,
-                    "turn": data.turn,
-                    "seq": event.seq,
-                    "route": data.route,
-                    "purpose": data.purpose,
-                    "answered": False,
-                    "prompt_tokens": None,
-                    "cache_read": None,
-                    "cache_write": None,
-                    "output": None,
-                    "breaks": [
-                        {"reason": each.reason, "at": each.at, "detail": each.detail}
-                        for each in breaks
-                    ],
-                }
-            )
-            breaks = []
-        elif isinstance(data, _ANSWERS) and found:
-            if data.route is not None:
-                usage = data.usage
-                found[-1] |= {
-                    "answered": True,
-                    "prompt_tokens": usage.prompt,
-                    "cache_read": usage.cache_read,
-                    "cache_write": usage.cache_write,
-                    "output": usage.output,
-                }
-    return found
+            declared[event.seq], breaks = breaks, []
+    for each in counted:
+        fields = request_fields(each, dead.get(each.seq))
+        yield fields | {"breaks": declared[each.seq]}
 
 
 class Figures:
@@ -235,6 +214,10 @@ class Teller:
                 yield seq, "call", f"{call.name} {call.arguments}{through}"
             if data.text:
                 yield seq, "model", data.text
+        elif isinstance(data, AssistantAttempt):
+            if data.usage.prompt is not None:
+                yield from self._request(seq, data.route, data.usage)
+            yield seq, "failed", data.error
         elif isinstance(data, CacheKept):
             yield from self._request(seq, data.route, data.usage)
             yield seq, "kept", "the cache, for another lifetime"
@@ -299,8 +282,6 @@ def _plain(event: Event) -> Iterator[tuple[str, str]]:
             yield "child", f"session {child} ended, {number(requests)} requests: {_cost(usage)}"
         case AddedContext(source=source, text=text):
             yield "context", f"behind {source}: {text}"
-        case AssistantAttempt(error=error):
-            yield "failed", error
         case RouteDowngrade() as downgrade:
             names = ", ".join(downgrade.rejected)
             yield "refused", f"{downgrade.route} refuses {names}; on by {downgrade.projection}"

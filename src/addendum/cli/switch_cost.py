@@ -23,7 +23,6 @@ from addendum.log.events import AssistantMessage, CacheBreak, RequestHeader
 from addendum.log.values import ToolSchema, Usage
 from addendum.tools.registry import Snapshot
 
-_LIFETIMES = {"5m": 300, "1h": 3600}
 _OURS = frozenset({"redefinition", "removal or restore", "rebinding", "downgrade"})
 """Breaks that come from how a change is told; a list written anew has its own instead."""
 
@@ -86,12 +85,14 @@ def switch_cost(session: Session, snapshot: Snapshot | None = None) -> SwitchCos
     rebinding = None
     if held is not None:
         rebinding = _rebinding(session, answered, held, now, active, breaks)
-    prompt = last.usage.prompt
+    prompt, hour = last.usage.prompt, session.current_context().ttl == "1h"
 
     def dollars(tokens: int | None) -> Decimal | None:
         if tokens is None:
             return None
-        return Decimal(0) if tokens == 0 else price_again(route, tokens, prompt or 0, now)
+        if tokens == 0:
+            return Decimal(0)
+        return price_again(route, tokens, prompt or 0, now, hour=hour)
 
     return SwitchCost(
         prompt,
@@ -153,9 +154,7 @@ def _answered(session: Session) -> list[_Answered]:
 
 
 def _lifetime(session: Session) -> float:
-    return _LIFETIMES.get(
-        session.current_context().ttl or "", session.route.cache.default_lifetime_s
-    )
+    return session.route.cache.lifetime(session.current_context().ttl)
 
 
 def _held(session: Session, last: _Answered, now: float) -> tuple[int | None, bool, str]:
@@ -199,7 +198,8 @@ def _rebinding(
     Breaks that have nothing to do with tools (a compaction, a rewind) would be there as well: a
     request counts only if what was said until its answer still stands.
     """
-    active = [tool.identity() for tool in tools]
+    # Without their order: a list written anew has each tool in the place it had before.
+    active = {tool.identity() for tool in tools}
     lifetime = _lifetime(session)
     logged = [
         event
@@ -216,7 +216,7 @@ def _rebinding(
             if found.reason not in _OURS and found.at != "none":
                 cut = min(cut, (found.seq or 0) if found.at == "messages" else 0)
         shared.clear()
-        if each.seq < cut and [tool.identity() for tool in each.tools] == active:
+        if each.seq < cut and {tool.identity() for tool in each.tools} == active:
             then, _ = left_in_cache(each.usage, session.route.cache)
             return max(0, held - (then or 0))
     return held

@@ -20,6 +20,7 @@ from addendum.log.values import Definitions, TailMode
 Wire: TypeAlias = Literal[
     "anthropic_messages", "openai_chat", "openai_responses", "bedrock_converse", "gemini"
 ]
+_SECONDS = {"5m": 300, "1h": 3600}
 ToolUpdate: TypeAlias = Literal["addition-only", "in-history"]
 Removals: TypeAlias = Literal["block", "omit", "text"]
 Readd: TypeAlias = Literal["block", "redeclare", "text"]
@@ -66,6 +67,14 @@ class CacheRules(Struct, frozen=True, forbid_unknown_fields=True):
     lifetimes: tuple[str, ...] = ()
     default_lifetime_s: Count = 0
     version: str = ""
+
+    def lifetime(self, asked: str | None) -> int:
+        """Return the seconds that an entry surely lives without being read; 0 if nobody says.
+
+        Args:
+            asked: The lifetime that was asked for (`5m`, `1h`); None for the provider's default.
+        """
+        return _SECONDS.get(asked or "", self.default_lifetime_s)
 
 
 class Beta(Struct, frozen=True, forbid_unknown_fields=True):

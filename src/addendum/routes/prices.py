@@ -124,7 +124,10 @@ def prices(route: Route, when: float) -> Prices | None:
     """
     if not route.endpoint.vouched:
         return None
-    at = datetime.fromtimestamp(when, UTC)
+    try:
+        at = datetime.fromtimestamp(when, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None  # A clock that gives no date.
     table = _table()
     provider = _BILLED_AS.get(route.provider, route.provider)
     for row in table.price:
