@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -13,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
 from addendum.tools.mcp import CallOutcome, ServerSpec, ServerState
 from addendum.tools.mcp_pool import Connection, ServerPool, Timings, default_pool
+from addendum.tools.mcp_stdio import Child, run_child
 
 pytestmark = pytest.mark.anyio
 
@@ -383,3 +386,28 @@ def test_processes_are_gone_when_the_event_loop_ends(classic: tuple[str, ...]) -
     pid = asyncio.run(main())
     assert pid is not None
     assert gone(pid)
+
+
+async def test_a_start_that_is_cancelled_midway_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[subprocess.Popen[Any]] = []
+    original = subprocess.Popen
+
+    def popen(*given: Any, **more: Any) -> subprocess.Popen[Any]:
+        started.append(original(*given, **more))
+        return started[-1]
+
+    async def start(spec: ServerSpec) -> None:
+        async with run_child(spec, Child(), 0.1):
+            await anyio.sleep_forever()
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    spec = ServerSpec(name="s", command=("/bin/sh", "-c", "sleep 600"))
+    for waits in range(8):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(start, spec)
+            for _ in range(waits):
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+    assert started and all(process.returncode is not None for process in started)

@@ -84,16 +84,20 @@ async def run_child(spec: ServerSpec, child: Child, grace: float) -> AsyncGenera
     Raises:
         OSError: The program cannot be started.
     """
-    process = await anyio.open_process(
-        list(spec.command),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=get_default_environment() | dict(spec.env),
-        cwd=spec.cwd,
-        start_new_session=True,
-    )
-    child.process, child.pid = process, process.pid
+    # A start that is cancelled midway leaves a process that nobody waits for.
+    with anyio.CancelScope(shield=True):
+        child.process = await anyio.open_process(
+            list(spec.command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=get_default_environment() | dict(spec.env),
+            cwd=spec.cwd,
+            start_new_session=True,
+        )
+    process = child.process
+    assert process is not None
+    child.pid = process.pid
     incoming_in, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, outgoing_out = anyio.create_memory_object_stream[SessionMessage](0)
     silent = anyio.Event()
