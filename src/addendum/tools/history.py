@@ -121,9 +121,17 @@ class HistoryFold:
 
     def _take_message(self, seq: int, data: DeveloperMessage) -> None:
         additions: list[ToolSchema] = []
+        header = -1 if data.header_seq is None else data.header_seq
+        defined = {tool.name: tool for tool in self._headers.get(header, ())}
         for block in data.content:
             if isinstance(block, ToolAddition):
-                tool = self._definition(block.tool_name, data.header_seq, seq)
+                tool = defined.get(block.tool_name)
+                if tool is None:
+                    raise LogError(
+                        f"no definition of {block.tool_name!r} in header {data.header_seq}; "
+                        "the log was changed by hand",
+                        seq=seq,
+                    )
                 additions.append(tool)
                 self._declared.setdefault(tool.name, tool)
                 self._available.add(tool.name)
@@ -134,15 +142,6 @@ class HistoryFold:
         self._snapshot = ToolHistory(
             self._snapshot.tools,
             (*self._snapshot.updates, ToolUpdate(seq, tuple(additions))),
-        )
-
-    def _definition(self, name: str, header_seq: int | None, seq: int) -> ToolSchema:
-        for tool in self._headers.get(-1 if header_seq is None else header_seq, ()):
-            if tool.name == name:
-                return tool
-        raise LogError(
-            f"no definition of {name!r} in header {header_seq}; the log was changed by hand",
-            seq=seq,
         )
 
 

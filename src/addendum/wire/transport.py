@@ -12,9 +12,11 @@ No header and no query of an address ever appears in an error: both carry keys.
 from __future__ import annotations
 
 import email.utils
+import functools
 import math
 import random
 import re
+import ssl
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -131,6 +133,12 @@ class Retry(Struct, frozen=True):
     error: ProviderError
 
 
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    """Read the trusted certificates once: it takes longer than all that a request costs here."""
+    return httpx2.create_ssl_context()
+
+
 class Reply(NamedTuple):
     """An answer that has begun.
 
@@ -173,6 +181,7 @@ class Transport:
             limits=httpx2.Limits(
                 max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0
             ),
+            verify=_trusted(),
             # A proxy of the environment is for the world, not for servers on this machine.
             mounts=dict.fromkeys(_LOOPBACK),
         )
