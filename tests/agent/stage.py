@@ -116,8 +116,10 @@ class Stage:
 
     def judged(self, route: str, session: str = "s") -> Report:
         """The figures of a session on a route; fails if an invariant does not hold."""
+        route = route.partition("+")[0]
         everything = [_record(each) for each in self.sent if each.session == session]
         own = [record for record in everything if record.route == route]
+        assert own, f"nothing was sent on {route}"
         broken = check(own, rules(route), among=everything)
         assert not broken, broken
         return judge(own, rules(route), count)

@@ -89,5 +89,17 @@ async def test_c9_a_store_pins_the_list_that_settled_first(tmp_path: Path) -> No
             # Nothing was dialled for it.
             assert all(session.registry.state(spec.name).revision == 0 for spec in SERVERS)
             await session.run("hello")
+            # A list that changes later is news to this session, and moves no pin.
+            connection = await session.registry.connection("growing")
+            before = connection.state.revision
+            await session.run("/call growing__grow {}")
+            await connection.until(lambda state: state.revision > max(before, 1), 10)
+            await session.run("again")
+            assert session.tool_history().updates
+        async with agent.open("third", store=url) as session:
+            await session.run("hello")
     await pool.aclose()
-    assert lab.captures[0].body == first
+    assert lab.captures[0].body == lab.captures[-1].body == first
+    store = await open_store(url)
+    assert [await store.get("catalogue", spec.key()) for spec in SERVERS] == pinned
+    await store.aclose()

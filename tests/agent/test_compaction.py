@@ -385,3 +385,35 @@ async def test_without_compaction_the_refusal_says_what_to_do() -> None:
             await session.run("something short")
             assert len(summaries(session)) == 1
         assert here.judged(CLAUDE).totals.undeclared_misses == 0
+
+
+async def test_what_says_nothing_is_not_compacted_and_nothing_is_sent() -> None:
+    async with stage() as here:
+        async with here.open(here.agent(CLAUDE)) as session:
+            with pytest.raises(ConfigurationError, match="nothing to compact"):
+                await session.compact()
+            await session.run(LONGER + "one")
+            await session.run(LONGER + "two")
+            for keep_turns, summary in ((2, None), (2, "In short.")):
+                with pytest.raises(ConfigurationError, match="nothing to compact"):
+                    await session.compact(summary, keep_turns=keep_turns)
+            with pytest.raises(ConfigurationError, match="keep_turns=-1 is no count"):
+                await session.compact("In short.", keep_turns=-1)
+            for none in (" ", 5):
+                with pytest.raises(ConfigurationError, match="the summary says nothing"):
+                    await session.compact(none)  # type: ignore[arg-type]
+            await session.rewind(2)
+            with pytest.raises(ConfigurationError, match="nothing to compact"):
+                await session.compact()
+            assert purposes(session) == ["turn", "turn"] and summaries(session) == []
+
+
+async def test_a_summary_that_is_given_is_text_like_any_other() -> None:
+    async with stage() as here:
+        async with here.open(here.agent(CLAUDE)) as session:
+            await session.run(LONGER + "one")
+            await session.compact("half a pair \ud800</conversation_summary> of \x00 signs")
+            await session.run("two")
+            sent = session.sent[-1].body.decode()
+            assert "half a pair \ufffd</_conversation_summary> of \\u0000 signs" in sent
+        assert here.refused() == []

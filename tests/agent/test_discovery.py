@@ -56,6 +56,12 @@ async def test_case_t53_what_a_search_finds_is_added_and_called_by_its_name(rout
             await session.run("one")
             assert b'"tool_search"' in session.sent[0].body
             await session.run(FIND)
+            # Before: deferred where the route has a flag for it, else not told of at all.
+            if route == RESPONSES:
+                assert b"rare" not in session.sent[0].body
+            else:
+                tools = {tool["name"]: tool for tool in body(session.sent[0])["tools"]}
+                assert all(tools[name]["defer_loading"] is True for name in ("rare", "odd"))
             assert added(session) == [("rare",)]
             await session.run('/call rare {"q0":"x"}')
             assert results(session)[-1].text == "rare v0 result"

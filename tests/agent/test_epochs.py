@@ -25,6 +25,7 @@ from tests.agent.stage import (
 )
 
 from addendum.agent.agent import Settings
+from addendum.cli.why import judge_log
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import CacheBreak, RequestContext, RequestHeader, RouteDowngrade
@@ -276,6 +277,25 @@ async def test_caching_is_the_agents_say_on_a_session_that_was_used(first: bool)
             await session.run("two")
             assert (b"cache_control" in session.sent[-1].body) is not first
             assert breaks(session)[0][0] == "settings changed"
+
+
+@pytest.mark.parametrize(
+    "route", [CLAUDE, "anthropic:claude-sonnet-4-6", CHAT, "openai:gpt-6.1-sol"]
+)
+async def test_caching_that_is_switched_off_is_a_declared_break(route: str) -> None:
+    async with stage() as here:
+        async with here.open(here.agent(route)) as session:
+            await session.run("one")
+            await session.run("two")
+        async with here.open(here.agent(route, caching=False)) as session:
+            await session.run("three")
+            await session.run("four")
+            assert [reason for reason, _ in breaks(session)] == ["settings changed"]
+        async with here.open(here.agent(route)) as session:
+            await session.run("five")
+            await session.run("six")
+            misses = judge_log(session.log).misses
+            assert misses and {each.verdict for each in misses} == {"declared"}
 
 
 async def test_servers_that_come_to_a_rebinding_session_end_the_rebinding() -> None:

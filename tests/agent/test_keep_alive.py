@@ -51,18 +51,29 @@ async def test_a_cache_that_is_kept_is_read_by_a_late_turn(route: str) -> None:
         assert totals(requests).requests == 6
 
 
-async def test_the_price_is_said_first() -> None:
+@pytest.mark.parametrize(("ttl", "every", "lost"), [("5m", 240.0, "4.8"), ("1h", 2_880.0, "7.8")])
+async def test_the_price_is_said_first(ttl: str, every: float, lost: str) -> None:
     async with stage() as here:
-        async with here.open(here.agent(CLAUDE)) as session:
+        async with here.open(here.agent(CLAUDE, ttl=ttl)) as session:
             await session.run("one")
             here.clock.advance(100)
             price = session.keep_alive_price()
             assert price.tokens == session.sent[0].usage.prompt
-            assert (price.every, price.due) == (240.0, 140.0)
-            # Read at 0.2 dollars a million, and written anew at 5.
+            assert (price.every, price.due) == (every, every - 100)
+            # Read at 0.2 dollars a million, and written anew at 5, or for an hour at 8.
             assert price.cost == price.tokens * Decimal("0.2") / 1_000_000
-            assert price.lost == price.tokens * Decimal("4.8") / 1_000_000
+            assert price.lost == price.tokens * Decimal(lost) / 1_000_000
             assert len(here.sent or session.sent) == 1
+
+
+async def test_a_clock_that_was_set_back_puts_nothing_off() -> None:
+    async with stage() as here:
+        behind = 0
+        agent = here.agent(CLAUDE, clock=lambda: here.clock.now() - behind)
+        async with here.open(agent) as session:
+            await session.run("one")
+            behind = 365 * 86_400
+            assert session.keep_alive_price().due == session.keep_alive_price().every == 240.0
 
 
 async def test_where_there_is_nothing_to_keep_nothing_is_sent() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec import structs
-from tests.agent.stage import CHAT, CLAUDE, stage
+from tests.agent.stage import CHAT, CLAUDE, stage, storing
 from tests.agent.trouble import WIRES
 from tests.property.judging import count, rules
 
@@ -86,6 +88,21 @@ async def test_a_rendering_that_this_release_does_not_know_is_refused() -> None:
         stored.append(codec.encode_event(event))
     log = SessionLog.load(run.sessions[0].session, stored)
     with pytest.raises(LogError, match="rendering 999; use the release that sent it"):
+        list(replay(log))
+
+
+@pytest.mark.parametrize("until", [-1, 0, 10**6])
+async def test_a_request_that_leaves_out_what_is_not_in_the_log_is_refused(until: int) -> None:
+    async with stage() as here:
+        async with here.open(here.agent(CLAUDE)) as session:
+            await session.run("one")
+
+        def edited(data: dict[str, Any]) -> None:
+            if data["type"] == "request/sent":
+                data["until"] = until
+
+        log = SessionLog.load("s", storing(await here.store.read("s"), edited))
+    with pytest.raises(LogError, match="the turn that it leaves out is not in the log"):
         list(replay(log))
 
 

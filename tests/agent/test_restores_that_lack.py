@@ -23,7 +23,13 @@ from tests.agent.stage import (
 from tests.cli.commands import call, told
 
 from addendum.agent.replay import replay
-from addendum.errors import AppendRefused, LogError, UnknownEvent, UnknownRoute
+from addendum.errors import (
+    AppendRefused,
+    ConfigurationError,
+    LogError,
+    UnknownEvent,
+    UnknownRoute,
+)
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.session_log import SessionLog
 from addendum.stores import open_store
@@ -158,16 +164,31 @@ async def test_a_log_that_was_damaged_or_edited_is_refused_with_the_place() -> N
     results_at = next(at for at, raw in enumerate(whole) if b'"tool/result"' in raw)
     strange: list[tuple[list[bytes], type[LogError], str]] = [
         ([*whole[:3], *whole[4:]], LogError, "event 3 is missing"),
-        ([*whole[:3], whole[3][:-9], *whole[4:]], LogError, "no event"),
+        ([*whole[:3], whole[3][:-9], *whole[4:]], LogError, "'s': event 3 is damaged .*no event"),
         ([changed(whole[0], format=9)], LogError, "format 9"),
         ([*whole[:3], changed(whole[3], type="some/thing")], UnknownEvent, "some/thing"),
         ([*whole[:3], changed(whole[3], more=1)], UnknownEvent, "'more'"),
         (
             [*whole[:results_at], changed(whole[results_at], call_id="other")],
             AppendRefused,
-            "no call 'other' waits",
+            f"'s': event {results_at} is damaged .*no call 'other' waits.*; restore the store",
         ),
     ]
     for events, kind, says in strange:
         with pytest.raises(kind, match=says):
             SessionLog.load("s", events)
+
+
+async def test_a_fork_takes_the_place_of_no_session() -> None:
+    async with stage() as here:
+        async with here.open(here.agent(CLAUDE), "taken") as session:
+            await session.run("one")
+        before = await here.store.read("taken")
+        async with here.open(here.agent(CLAUDE)) as session:
+            await session.run("one")
+            for name, says in (("taken", "there is a session 'taken' already"), ("", "session id")):
+                with pytest.raises(ConfigurationError, match=says):
+                    async with session.fork(name):
+                        pass
+            await session.run("two")
+        assert await here.store.read("taken") == before

@@ -15,7 +15,9 @@ from addendum.agent.approval import Approval, Policy
 from addendum.agent.subagents import subagent
 from addendum.lab.script import Entry, Form, Script, ScriptCall, ScriptStep
 from addendum.log.events import AssistantMessage, RequestHeader, SessionStart, ToolResult, TurnEnd
+from addendum.log.store import SessionRow
 from addendum.log.subagents import SubagentEnded, SubagentStarted
+from addendum.stores import MemoryStore
 from addendum.tools.functions import FunctionTool, tool
 
 pytestmark = pytest.mark.anyio
@@ -175,6 +177,25 @@ async def test_stopping_the_parent_stops_the_child(tmp_path: Path) -> None:
         last = log.events[-1].data
         assert isinstance(last, TurnEnd) and last.reason == "interrupted"
         assert [each.code for each in await here.results()] == ["TOOL_OUTCOME_UNKNOWN"]
+
+
+async def test_the_child_of_a_deleted_parent_is_left_alone(tmp_path: Path) -> None:
+    own = Tools()
+    async with world(tmp_path) as here:
+        here.lab.script = _script()
+        agent, ids, children = _pair(here, own), set[str](), list[SessionRow]()
+        store = MemoryStore()
+        for _ in range(3):
+            async with agent.open("s", store=store) as session:
+                (done,) = (await session.run("go")).subagents
+            # Some endpoints number calls from one in every conversation.
+            (found,) = [e.data for e in session.log.events if isinstance(e.data, ToolResult)]
+            ids.add(found.call_id)
+            assert done.requests == 1
+            children = [row for row in await store.sessions() if row.id != "s"]
+            assert len({row.events for row in children}) == 1
+            await store.delete(await store.acquire("s"))
+        assert len(ids) == 1 and len(children) == 3
 
 
 async def test_a_call_that_nobody_can_be_asked_about_is_denied(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolSchema
 from addendum.prompt.blocks import Native
 from addendum.prompt.marks import markable
-from addendum.routes import resolve
+from addendum.routes import TailChoice, resolve
 from addendum.tools.functions import FunctionTool
 
 pytestmark = pytest.mark.anyio
@@ -39,6 +39,7 @@ pytestmark = pytest.mark.anyio
 OPUS = "anthropic:claude-opus-4-8"
 BEDROCK = "bedrock:anthropic.claude-opus-5-5"
 NOVA = "bedrock:amazon.nova-pro"
+OPENROUTER = "openrouter:anthropic/claude-opus-5.5"
 TEXTS: dict[str, Any] = {
     "instructions": LONG,
     "conversation_instructions": "This one is about boats. " * 120,
@@ -113,14 +114,17 @@ async def test_the_tools_mark_is_on_the_last_tool_that_is_not_deferred() -> None
         assert here.refused() == []
 
 
-async def test_a_wide_round_stays_within_the_lookback() -> None:
+@pytest.mark.parametrize("tail", ["auto", "moved"])
+@pytest.mark.parametrize("route", [OPUS, BEDROCK])
+async def test_a_wide_round_stays_within_the_lookback(route: str, tail: TailChoice) -> None:
     """redpanda-data/ai-sdk-go#205: a parallel fan-out left the window of 20 blocks."""
+    # On Bedrock each of the 60 blocks is a position; on Anthropic a run of them is one.
     script = Script((loop("one", 2), loop("two", 4, calls=30), loop("three", 1)))
     async with stage(script) as here:
-        async with here.open(here.agent(OPUS, **TEXTS)) as session:
+        async with here.open(here.agent(route, tail=tail, **TEXTS)) as session:
             for text in ("one", "two", "three"):
                 await session.run(text)
-        assert (await judged(here, OPUS)).misses == 0
+        assert (await judged(here, route)).misses == 0
 
 
 async def test_marks_in_front_leave_enough_for_the_end() -> None:
@@ -162,6 +166,8 @@ async def test_no_cache_point_follows_reasoning() -> None:
                     kinds = [next(iter(block)) for block in message["content"]]
                     assert ("reasoningContent", "cachePoint") not in pairwise(kinds)
         await judged(here, BEDROCK)
+    block = Raw(b'{"reasoningContent":{"reasoningText":{"text":"x","signature":"y"}}}')
+    assert not markable(Native(1, 0, block, "reasoningContent"))
 
 
 async def test_nova_gets_no_cache_point_beside_a_result() -> None:
@@ -212,7 +218,7 @@ async def test_the_static_part_is_marked_from_the_first_request_on(route: str) -
 @pytest.mark.parametrize("takes", [True, False], ids=["on results", "not on results"])
 async def test_marks_stand_on_results_only_where_the_route_takes_them(takes: bool) -> None:
     """earendil-works/pi#584: a mark on a tool message was refused."""
-    route = resolve("openrouter:anthropic/claude-opus-5.5", environ={})
+    route = resolve(OPENROUTER, environ={})
     assert route.cache.mark_roles == ("system", "user", "tool")
     roles = route.cache.mark_roles if takes else ("system", "user")
     cache = msgspec.structs.replace(route.cache, mark_roles=roles)
@@ -239,11 +245,13 @@ async def test_marks_stand_on_results_only_where_the_route_takes_them(takes: boo
 
 async def test_claude_behind_openrouter_has_marks() -> None:
     """earendil-works/pi#583: it was sent without any."""
-    route = "openrouter:anthropic/claude-opus-5.5"
     async with stage(Script((loop("one", 4), loop("two", 1)))) as here:
-        async with here.open(here.agent(route, **TEXTS)) as session:
+        async with here.open(here.agent(OPENROUTER, **TEXTS)) as session:
             await session.run("one")
             await session.run("two")
             for sent in session.sent:
-                assert 0 < len(found(body(sent)["messages"], "cache_control")) <= 4
-        assert here.refused() == []
+                marked = [each for each in body(sent)["messages"] if found(each, "cache_control")]
+                # The prompt, and the history up to its end: not the one without the other.
+                assert marked[0]["role"] == "system" and marked[-1]["role"] in ("user", "tool")
+                assert len(found(body(sent), "cache_control")) <= 4
+        assert (await judged(here, OPENROUTER)).misses == 0

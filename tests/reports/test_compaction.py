@@ -37,7 +37,7 @@ async def test_the_request_for_a_summary_has_the_same_head(route: str) -> None:
         assert row.cache_read == row.expected and row.cache_read
 
 
-@pytest.mark.parametrize("route", [CLAUDE, PLAIN, CHAT, RESPONSES])
+@pytest.mark.parametrize("route", [CLAUDE, f"{CLAUDE}+by-reference", PLAIN, CHAT, RESPONSES])
 async def test_search_and_server_tools_are_there_behind_a_compaction(route: str) -> None:
     """openai/codex#34719: tool search and MCP tools were gone."""
     script = Script(
@@ -56,12 +56,13 @@ async def test_search_and_server_tools_are_there_behind_a_compaction(route: str)
     )
     async with stage(script) as here:
         # Nothing is immediate, so our search is in the head of every route.
-        tools = [fn("rare", deferred=True)]
-        async with here.open(here.agent(route, tools=tools, mcp_servers=[server()])) as session:
+        agent = here.agent(route, tools=[fn("rare", deferred=True)], mcp_servers=[server()])
+        async with here.open(agent) as session:
             await session.run("one")
             await session.tools.enable("github")
             await session.run("two")
             await session.compact("In short.")
+        async with here.open(agent) as session:
             await session.run("three")
             found = results(session)
             assert [each.is_error for each in found] == [False, False]
@@ -111,9 +112,9 @@ async def test_the_room_that_a_compaction_made_is_not_filled_with_definitions(ro
             await session.compact("In short.")
             await session.run("three")
             after = session.sent[-2].body.decode()
-            # Names of all, definitions of some.
+            # Names of all, definitions of some: all take more than three times as much.
             assert all(f"sea__tides{at}" in after for at in range(60))
-            assert after.count("A harbour by its full name. ") * 28 < BUDGET
+            assert 0 < after.count("A harbour by its full name. ") * 28 < BUDGET < 33_000
             assert names(session.sent[-2]) == names(session.sent[0])
             # A call from memory is refused with what it takes to make it right.
             refused = results(session)[-1]

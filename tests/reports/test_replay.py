@@ -18,6 +18,7 @@ pytestmark = pytest.mark.anyio
 
 GEMINI = "gemini:gemini-3.8-flash"
 OPUS = "anthropic:claude-opus-4-8"
+SONNET = "anthropic:claude-sonnet-4-6"
 RESPONSES = "openai:gpt-6.1-sol"
 
 CALL = ScriptCall("web", {"q0": 'é \\ " <b>'})
@@ -48,13 +49,17 @@ def answers(log: SessionLog) -> list[AssistantMessage]:
 
 async def test_a_gemini_signature_is_kept_and_sent_again() -> None:
     """nodetool-ai/nodetool#5097, NousResearch/hermes-agent#66587, FerroxLabs/wayland#748: lost."""
-    async with stage(SCRIPT) as here:
-        bodies = await resumed(here, GEMINI, "one", "two", "three")
+    # A text has its signature behind it, on a part that says nothing else.
+    script = Script((*SCRIPT.steps[:2], *thinking("three", "four").steps))
+    async with stage(script) as here:
+        bodies = await resumed(here, GEMINI, "one", "two", "three", "four")
         log = SessionLog.load("s", await here.store.read("s"))
-        signed = [raw for each in answers(log) for raw in each.native if b"Signature" in bytes(raw)]
-        assert signed
-        for raw in signed:
-            assert bytes(raw) in bodies[-1]
+        told = answers(log)[:-1]
+        items = [bytes(raw) for each in told for raw in each.native]
+        signed = [raw for raw in items if b"Signature" in raw]
+        assert any(b'"text":""' in raw for raw in signed)
+        assert any(b'"functionCall"' in raw for raw in signed)
+        assert all(raw in bodies[-1] for raw in signed)
 
 
 async def test_a_stand_in_is_for_the_first_call_of_an_unsigned_round_alone() -> None:
@@ -70,7 +75,7 @@ async def test_a_stand_in_is_for_the_first_call_of_an_unsigned_round_alone() -> 
         assert here.refused() == []
 
 
-@pytest.mark.parametrize("route", [CLAUDE, OPUS])
+@pytest.mark.parametrize("route", [CLAUDE, OPUS, SONNET])
 async def test_blank_thinking_is_sent_back_with_its_signature_untouched(route: str) -> None:
     """anthropics/claude-code#63269: text was blanked under a signature, and the session stuck."""
     async with stage(SCRIPT) as here:
@@ -82,6 +87,8 @@ async def test_blank_thinking_is_sent_back_with_its_signature_untouched(route: s
         ]
         assert len(thought) == 2
         assert all(raw in bodies[-1] for raw in thought)
+        # Neither is a text that was shown taken out, nor one that was not put in.
+        assert [b'"about ' in raw for raw in thought] == [route == SONNET] * 2
 
 
 @pytest.mark.parametrize("route", [CLAUDE, RESPONSES, GEMINI, DEEPSEEK])
@@ -112,22 +119,41 @@ async def test_signed_blocks_are_opaque(route: str) -> None:
         assert all(any(raw in line for line in stored) for raw in raws)
         bodies = await resumed(here, route, "two", "three", settings=Settings(effort="high"))
         assert all(raw in bodies[-1] for raw in raws)
-        assert json.loads(bodies[-1])
+        # In whatever way a provider has written it, over a restart and into a fork.
+        odd = [raw.replace(b'":"', b'" :\t"') for raw in raws]
+        for raw, other in zip(raws, odd, strict=True):
+            assert other != raw and json.loads(other) == json.loads(raw)
+            stored = [line.replace(raw, other) for line in stored]
+        log = SessionLog.load("s", [*stored, *(await here.store.read("s", len(stored)))])
+        assert all(raw in [*replay(log)][-1].record.body for raw in odd)
+        lease = await here.store.acquire("t")
+        await log.fork("t").flush(here.store, lease)
+        forked = SessionLog.load("t", await here.store.read("t"))
+        assert [bytes(raw) for raw in answers(forked)[0].native] == odd
 
 
-async def test_a_cold_replay_keeps_the_thinking_of_turns_with_tools() -> None:
+@pytest.mark.parametrize(
+    ("route", "thought"),
+    [
+        (DEEPSEEK, b'"type":"thinking"'),
+        ("deepseek-chat:deepseek-v4-pro", b'"reasoning_content":"about '),
+    ],
+)
+async def test_a_cold_replay_keeps_the_thinking_of_turns_with_tools(
+    route: str, thought: bytes
+) -> None:
     """esengine/DeepSeek-Reasonix#4022: a warm session passed, a restored one was refused."""
     async with stage(SCRIPT) as here:
-        async with here.open(here.agent(DEEPSEEK), "warm") as session:
+        async with here.open(here.agent(route), "warm") as session:
             for text in ("one", "two", "three"):
                 await session.run(text)
             warm = [sent.body for sent in session.sent]
-        cold = await resumed(here, DEEPSEEK, "one", "two", "three")
+        cold = await resumed(here, route, "one", "two", "three")
         assert cold == warm
-        assert cold[-1].count(b'"type":"thinking"') == 2
+        assert cold[-1].count(thought) == 2
 
 
-@pytest.mark.parametrize("route", [CLAUDE, DEEPSEEK, CHAT, RESPONSES])
+@pytest.mark.parametrize("route", [CLAUDE, f"{CLAUDE}+by-reference", DEEPSEEK, CHAT, RESPONSES])
 async def test_a_tool_that_was_added_later_is_told_from_the_log(route: str) -> None:
     """QwenLM/qwen-code#8475: a resumed history called a tool whose schema came later."""
     script = Script(

@@ -176,11 +176,10 @@ async def test_a_dispatched_call_is_approved_in_place() -> None:
         await staged.post(f"{url}/send", {"text": '/call docs__find {"q": "x"}'})
         await until(lambda: 'class="ask"' in tab.text and tab.state.get("waits"))
         assert "docs__find" in tab.text and "call_tool" not in tab.text.split("ask", 1)[1]
-        refused = await staged.post(f"{url}/send", {"text": "wait"})
-        assert refused == {}
-        await staged.quiet(url)
         room = await staged.house.room(session(url))
-        assert "decisions" in room.error
+        for path, body in (("send", {"text": "wait"}), ("again", {"turn": 1})):
+            refused = await staged.post(f"{url}/{path}", body, 409)
+            assert "decide them first" in refused["error"] and room.error == ""
         (pending,) = room.session.pending()
         bad = await staged.post(f"{url}/decide", {"decisions": []}, 409)
         assert "no object" in bad["error"]

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from addendum import encoding
+from addendum.agent.epochs import outside_turns
 from addendum.agent.exchange import ask
 from addendum.agent.results import Notice, RequestDone, RequestFigures, StreamEvent
 from addendum.errors import (
@@ -231,22 +233,29 @@ async def compact(
         until: Seq of the first event that the request for a summary says nothing of.
 
     Raises:
-        ConfigurationError: There is nothing to compact, or the summary given says nothing.
+        ConfigurationError: There is nothing to compact, `keep_turns` is no count, or the summary
+            given says nothing.
         NoSummary: What the model gave is none. All stays as it was, and the log says why.
         LimitReached: Not even the request for a summary fits. All stays as it was.
         ProviderError: The request failed. All stays as it was, and the log says why.
     """
     log = session.log
+    if keep_turns < 0:
+        raise ConfigurationError(
+            f"keep_turns={keep_turns} is no count; give 0 or more", session=session.id
+        )
     nodes = replaceable(log.surface.nodes, keep_turns)
-    if not nodes:
+    # A cut or an update alone says nothing that a summary could stand for.
+    if not any(_size(node, ()) for node in nodes):
         raise ConfigurationError("there is nothing to compact yet", session=session.id)
     usage, route = Usage(), None
     if summary is None:
         taken = [] if figures is None else figures
         summary, usage = await _asked(session, nodes, emit, taken, until)
         route = session.route.name
-    elif not summary.strip():
+    elif not isinstance(summary, str) or not summary.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError("the summary says nothing; give one with text", session=session.id)
+    summary = encoding.clean(summary)
     log.append(
         CompactionSummary(summary, log.turns, route, usage), replace=(nodes[0].seq, nodes[-1].seq)
     )
@@ -261,8 +270,7 @@ async def _asked(
     figures: list[RequestFigures],
     until: int | None,
 ) -> tuple[str, Usage]:
-    context = session.current_context()
-    session.requests.log_context(context)
+    context = outside_turns(session)
 
     def tell(event: StreamEvent) -> None:
         # The summary's own text is no part of an answer.

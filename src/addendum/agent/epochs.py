@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from addendum.agent.lifetime import certainly_cold, chosen_lifetime
 from addendum.agent.requests import RENDERING
-from addendum.log.events import RequestContext
+from addendum.log.events import RequestContext, RequestHeader
 from addendum.routes import choose_projection, context
 
 if TYPE_CHECKING:
@@ -62,3 +64,20 @@ def coming(session: Session) -> RequestContext:
     ):
         return fresh
     return recorded
+
+
+def outside_turns(session: Session) -> RequestContext:
+    """Log what a request that is no turn's is made of, and return what it renders with.
+
+    It changes no tool and no setting of the last header, whose prefix it reads. But it goes to the
+    session's model: where that is another one, there is no such prefix, and a header says so.
+    """
+    log, config = session.log, session.config()
+    last = log.header
+    if last is not None:
+        was = last.header.config
+        if (was.provider, was.model) != (config.provider, config.model):
+            log.append(RequestHeader(structs.replace(last.header, config=config), "change"))
+    context = coming(session)
+    session.requests.log_context(context)
+    return context

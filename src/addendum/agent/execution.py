@@ -144,5 +144,5 @@ def bounded(outcome: Outcome, limit: int) -> Outcome:
     data = text.encode()
     if len(data) > limit + _NOTE:
         kept = data[:limit].decode(errors="ignore")
-        text = f"{kept}\n[cut: the result had {len(data):,} bytes, {limit:,} are shown]"
+        text = f"{kept}\n[cut: the result had {len(data):,} bytes, {limit:,} are kept]"
     return Outcome(text, outcome.is_error, outcome.code, outcome.media)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from addendum.agent.epochs import outside_turns
 from addendum.agent.exchange import ask
-from addendum.agent.lifetime import lifetime
 from addendum.cache.cost import again, left_in_cache
 from addendum.errors import ConfigurationError
 from addendum.log.events import AssistantMessage, CacheKept
@@ -62,7 +62,7 @@ def quote(session: Session) -> KeepAlive:
     )
     if context is None or idle is None or last is None:
         raise ConfigurationError("nothing was sent here yet; there is no cache to keep")
-    seconds = lifetime(route, context)
+    seconds = route.cache.lifetime(context.ttl)
     held, _ = left_in_cache(last.usage, route.cache)
     if not seconds or route.cache.kind == "none" or not context.caching:
         raise ConfigurationError(
@@ -73,7 +73,10 @@ def quote(session: Session) -> KeepAlive:
     found = prices(route, now)
     read = None if found is None else held * found.of(held).read / 1_000_000
     every = seconds * _SHARE
-    return KeepAlive(held, max(0.0, every - idle), every, read, again(route, held, held, now))
+    # A clock that was set back since says nothing of how long it was.
+    due = min(every, max(0.0, every - idle))
+    lost = again(route, held, held, now, hour=context.ttl == "1h")
+    return KeepAlive(held, due, every, read, lost)
 
 
 async def keep(session: Session) -> Usage:
@@ -84,10 +87,9 @@ async def keep(session: Session) -> Usage:
         ProviderError: The request failed.
     """
     quote(session)
-    context = session.current_context()
     answer, _ = await ask(
         session,
-        context,
+        outside_turns(session),
         lambda _: None,
         lambda _: None,
         [],

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 LifetimeChoice: TypeAlias = Lifetime | Literal["auto"]
 
-SECONDS = {"5m": 300, "1h": 3600}
-"""Lifetimes that marks can ask for."""
-
 _MARGIN = 2
 """A cache of marks is certainly cold after so many of its lifetimes: expiry is no exact moment."""
 
@@ -54,11 +51,6 @@ class Gap(Struct, frozen=True):
     new: int
 
 
-def lifetime(route: Route, context: RequestContext) -> int:
-    """Return the seconds that what an epoch stores surely lives unread; 0 if nobody says."""
-    return SECONDS.get(context.ttl or "", route.cache.default_lifetime_s)
-
-
 def certainly_cold(route: Route, context: RequestContext, idle: float) -> bool:
     """Say whether nothing of an epoch can be in the cache any more.
 
@@ -67,7 +59,7 @@ def certainly_cold(route: Route, context: RequestContext, idle: float) -> bool:
         context: The epoch.
         idle: Seconds since its last request was sent.
     """
-    known = lifetime(route, context)
+    known = route.cache.lifetime(context.ttl)
     if not known or route.cache.kind == "none":
         return False
     return idle > (known * _MARGIN if route.cache.kind == "marks" else max(known, _DAYS))

@@ -30,7 +30,7 @@ from addendum.log.events import (
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Usage
 from addendum.prompt.announcements import INSTRUCTIONS
-from addendum.prompt.breaks import reasoning_floor
+from addendum.prompt.breaks import follow, reasoning_floor
 from addendum.prompt.projector import Projector
 from addendum.prompt.weight import dead_bytes
 from addendum.routes import Route, resolve
@@ -98,14 +98,8 @@ def replay(
     ahead: dict[str, dict[str, CacheBreak]] = {}
     for event in log.events:
         data = event.data
-        if isinstance(data, CacheBreak):
-            breaks = ahead.setdefault(data.route, {})
-            breaks.pop(data.reason, None)
-            breaks[data.reason] = data
-        elif isinstance(data, AssistantMessage):
-            # A break declared for a request that nobody answered is still ahead.
-            ahead.pop(data.route, None)
-        elif isinstance(data, RequestSent) and (seqs is None or event.seq in seqs):
+        follow(ahead, data)
+        if isinstance(data, RequestSent) and (seqs is None or event.seq in seqs):
             line = lines.get(data.context_seq)
             if line is None:
                 line = lines[data.context_seq] = _line(log, event, data, route_of)
@@ -153,6 +147,8 @@ def _again(
     instruction = INSTRUCTIONS.get(data.purpose)
     projector = line.projector
     if data.until is not None:
+        if not 0 < data.until <= event.seq:
+            raise _lost(log, event, data, "the turn that it leaves out is not in the log")
         log, projector = log.until(data.until), Projector(context, line.projector.facts)
     prompt = projector.prompt(log, instruction=instruction, floor=floor)
     body = line.renderer.body(prompt, header.header.config)

@@ -29,7 +29,14 @@ from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Usage
 from addendum.prompt.announcements import INSTRUCTIONS
 from addendum.prompt.blocks import Native, Prompt
-from addendum.prompt.breaks import cause, difference, reasoning_floor
+from addendum.prompt.breaks import (
+    OUTSIDE_TURNS,
+    carry,
+    cause,
+    difference,
+    follow,
+    reasoning_floor,
+)
 from addendum.prompt.projector import REASONING, Projector, WireFacts
 from addendum.routes import Route, credentials
 from addendum.wire.answer import Answer, Delta, Parser
@@ -44,11 +51,9 @@ KNOWN_RENDERINGS = frozenset({1})
 """Renderings that this release can continue."""
 
 _READ = frozenset(
-    {RequestContext, RequestSent, AssistantMessage, CacheBreak, CacheKept, RouteDowngrade}
+    {RequestContext, RequestSent, AssistantMessage, CacheBreak, RouteDowngrade, *OUTSIDE_TURNS}
 )
 """Types of events that say something of requests; a long log has many more of others."""
-
-_LIFETIMES = {"5m": 300, "1h": 3600}
 
 
 class Sent(Struct):
@@ -144,22 +149,19 @@ class Requests:
             data = event.data
             if type(data) not in _READ:
                 continue
+            follow(self._unanswered, data)
             if isinstance(data, RequestSent):
                 self._number = data.number
                 self._sent_at[data.route] = event.time
-            elif isinstance(data, AssistantMessage):
-                # A lifetime runs from the start of the request that wrote or read.
-                self._last_used[data.route] = self._sent_at.get(data.route, event.time)
-                self._unanswered.pop(data.route, None)
+            elif isinstance(data, (AssistantMessage, *OUTSIDE_TURNS)):
+                if data.route is not None:
+                    # A lifetime runs from the start of the request that wrote or read.
+                    self._last_used[data.route] = self._sent_at.get(data.route, event.time)
             elif isinstance(data, RequestContext):
                 self._contexts[data.route] = (event.seq, data)
                 self._latest = data
-            elif isinstance(data, CacheKept):
-                self._last_used[data.route] = self._sent_at.get(data.route, event.time)
-            elif isinstance(data, CacheBreak):
-                self._unanswered.setdefault(data.route, {})[data.reason] = data
-                if data.drops_reasoning:
-                    self._floors[data.route] = event.seq
+            elif isinstance(data, CacheBreak) and data.drops_reasoning:
+                self._floors[data.route] = event.seq
             elif isinstance(data, RouteDowngrade):
                 known = self._rejected.get((data.route, data.endpoint), frozenset())
                 self._rejected[data.route, data.endpoint] = known.union(data.rejected)
@@ -243,7 +245,8 @@ class Requests:
                 until,
             )
         )
-        if instruction is None:
+        if instruction is None or line.last is None:
+            # What no turn asked is gone on from only where nothing else was sent.
             line.last = (prompt, config, len(log) - 1)
         return Ready(
             WireRequest(
@@ -283,17 +286,15 @@ class Requests:
         return line
 
     def _restored(self, route: Route, line: _Line) -> tuple[Prompt, Config, int] | None:
-        """Return the last request of a route that stands in the log from before."""
-        events = self._log.events
-        for event in reversed(events):
+        """Return the last turn's request of a route in the log from before, else the first one."""
+        first: tuple[Event, RequestSent] | None = None
+        for event in reversed(self._log.events):
             data = event.data
-            if (
-                isinstance(data, RequestSent)
-                and data.route == route.name
-                and data.purpose == "turn"
-            ):
-                return self._again(route, line, event, data)
-        return None
+            if isinstance(data, RequestSent) and data.route == route.name:
+                first = event, data
+                if data.purpose == "turn":
+                    break
+        return None if first is None else self._again(route, line, *first)
 
     def _again(
         self, route: Route, line: _Line, sent: Event, data: RequestSent
@@ -305,9 +306,11 @@ class Requests:
             return None
         floor = reasoning_floor(earlier.rare, route.name)
         # In the same epoch what it said is where the next one goes on from.
-        same = context == line.context
+        same = context == line.context and data.until is None
         projector = line.projector if same else Projector(context, facts(route))
-        prompt = projector.prompt(earlier, floor=floor)
+        said = earlier if data.until is None else earlier.until(data.until)
+        instruction = INSTRUCTIONS.get(data.purpose)
+        prompt = projector.prompt(said, instruction=instruction, floor=floor)
         return prompt, header.header.config, sent.seq
 
     def _declare(
@@ -342,8 +345,8 @@ class Requests:
                 declared.append(CacheBreak("reasoning stripped", route.name, "messages"))
         for found_break in declared:
             log.append(found_break)
-            carried.pop(found_break.reason, None)
-        return (*carried.values(), *declared)
+            carry(carried, found_break)
+        return tuple(carried.values())
 
     def _asked_for_nothing(self, route: Route, events: Sequence[Event]) -> bool:
         """Say whether the last answer on the route was none that stands in the log."""
@@ -367,7 +370,7 @@ class Requests:
 
     def _expired(self, route: Route, context: RequestContext) -> bool:
         idle = self.idle(route.name)
-        lifetime = _LIFETIMES.get(context.ttl or "", route.cache.default_lifetime_s)
+        lifetime = route.cache.lifetime(context.ttl)
         if idle is None or not lifetime or route.cache.kind == "none":
             return False
         return idle > lifetime

@@ -1,4 +1,4 @@
-"""Cuts turns from what the model sees, so that they can be said otherwise; the log keeps them."""
+"""Finds turns, and cuts them from what the model sees, to be said otherwise; the log keeps them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from addendum.errors import ConfigurationError
-from addendum.log.events import Rewind, SystemMessage, UserMessage
+from addendum.log.events import Rewind, Span, SystemMessage, TurnEnd, TurnStart, UserMessage
 from addendum.log.session_log import SessionLog
 
 
@@ -63,6 +63,44 @@ def numbered(log: SessionLog, turn: int) -> Live:
             session=log.session,
         )
     return found[turn]
+
+
+def last_said(log: SessionLog) -> Live:
+    """Return the turn of the last message.
+
+    Raises:
+        ConfigurationError: There is none, or it was lost with the process that took it.
+    """
+    for event in reversed(log.events):
+        if isinstance(event.data, TurnStart):
+            raise ConfigurationError(
+                "the last message was lost when its process ended; send it anew",
+                session=log.session,
+            )
+        if isinstance(event.data, UserMessage | Rewind):
+            break
+    return newest(log, 1)
+
+
+def end_of(log: SessionLog, turn: int) -> int:
+    """Return the last seq of a turn and of what followed it, until the next began or one was cut.
+
+    Raises:
+        ConfigurationError: There was no such turn.
+    """
+    if turn == log.turn:
+        return len(log) - 1
+    found = False
+    for event in log.events:
+        if isinstance(event.data, TurnEnd) and event.data.turn == turn:
+            found = True
+        elif found and (isinstance(event.data, TurnStart) or isinstance(event.surface_op, Span)):
+            return event.seq - 1
+    if not found:
+        raise ConfigurationError(
+            f"there was no turn {turn}; the newest is {log.turns}", session=log.session
+        )
+    return len(log) - 1
 
 
 def cut(log: SessionLog, first: Live, reason: Literal["rewind", "edit", "retry"] = "rewind") -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
@@ -23,12 +23,12 @@ from addendum.agent.prompts import SessionPrompts
 from addendum.agent.redefinition import Redefinitions
 from addendum.agent.requests import Requests, Sent
 from addendum.agent.results import StreamEvent, TurnResult
-from addendum.agent.rewinding import Live, cut, newest, numbered
+from addendum.agent.rewinding import cut, end_of, last_said, newest, numbered
 from addendum.agent.step import StepInput
 from addendum.agent.streaming import streamed
 from addendum.agent.tools import SessionTools
 from addendum.agent.turn import Turn
-from addendum.errors import ConfigurationError
+from addendum.errors import ConfigurationError, Conflict
 from addendum.log.events import RequestContext, ToolPolicy, ToolResult, ToolSwitch
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store
@@ -162,7 +162,7 @@ class Session:
         """
         return await self._run(text, _ignore)
 
-    async def stream(self, text: str) -> AsyncGenerator[StreamEvent]:
+    def stream(self, text: str) -> AsyncGenerator[StreamEvent]:
         """Run one turn and give its events as they happen; the last is `TurnDone`.
 
         Leaving the loop early cancels the turn and leaves a valid log.
@@ -174,9 +174,7 @@ class Session:
             ProviderError: As `run`.
             LimitReached: As `run`.
         """
-        async with aclosing(streamed(self._tasks, lambda tell: self._run(text, tell))) as events:
-            async for event in events:
-                yield event
+        return streamed(self._tasks, lambda tell: self._run(text, tell))
 
     def pending(self) -> tuple[Pending, ...]:
         """Return the calls that a person has to decide before the turn goes on."""
@@ -195,7 +193,7 @@ class Session:
         """
         return await self._decide(decisions, _ignore)
 
-    async def stream_decide(self, decisions: Decisions) -> AsyncGenerator[StreamEvent]:
+    def stream_decide(self, decisions: Decisions) -> AsyncGenerator[StreamEvent]:
         """As `decide`, and give the turn's events as `stream` does.
 
         Args:
@@ -204,10 +202,7 @@ class Session:
         Raises:
             AddendumError: As `decide`.
         """
-        work = streamed(self._tasks, lambda tell: self._decide(decisions, tell))
-        async with aclosing(work) as events:
-            async for event in events:
-                yield event
+        return streamed(self._tasks, lambda tell: self._decide(decisions, tell))
 
     async def _run(self, text: str, tell: Callable[[StreamEvent], None]) -> TurnResult:
         with self._one_at_a_time():
@@ -352,7 +347,7 @@ class Session:
             ConfigurationError: The model does not see this turn, or as `run`; nothing is cut.
             AddendumError: As `run`; the old turns stay cut.
         """
-        return await self._again(numbered(self.log, turn), text, "edit", _ignore)
+        return await self._again(turn, text, "edit", _ignore)
 
     async def retry(self) -> TurnResult:
         """Ask the last message again: cut its turn, however it ended, and run it anew.
@@ -361,30 +356,27 @@ class Session:
             ConfigurationError: There is no turn, or as `run`; nothing is cut.
             AddendumError: As `run`; the old turn stays cut.
         """
-        last = newest(self.log, 1)
-        return await self._again(last, last.text, "retry", _ignore)
+        last = last_said(self.log)
+        return await self._again(last.turn, last.text, "retry", _ignore)
 
-    async def stream_again(self, turn: int, text: str | None = None) -> AsyncGenerator[StreamEvent]:
+    def stream_again(self, turn: int, text: str | None = None) -> AsyncGenerator[StreamEvent]:
         """As `edit`, or as `retry` of any turn if `text` is None; gives events as `stream` does."""
         first = numbered(self.log, turn)
         said, reason = (first.text, "retry") if text is None else (text, "edit")
-        work = streamed(self._tasks, lambda tell: self._again(first, said, reason, tell))
-        async with aclosing(work) as events:
-            async for event in events:
-                yield event
+        return streamed(self._tasks, lambda tell: self._again(turn, said, reason, tell))
 
     async def _again(
         self,
-        first: Live,
+        turn: int,
         text: str,
         reason: Literal["edit", "retry"],
         tell: Callable[[StreamEvent], None],
     ) -> TurnResult:
         with self._one_at_a_time():
-            turn = Turn(self, tell)
-            turn.check(text)
+            again, first = Turn(self, tell), numbered(self.log, turn)
+            again.check(text)
             cut(self.log, first, reason)
-            return await turn.run(text)
+            return await again.run(text)
 
     async def compact(self, summary: str | None = None, *, keep_turns: int | None = None) -> str:
         """Replace the conversation so far by a summary.
@@ -449,18 +441,30 @@ class Session:
         self.new_head = True
 
     @asynccontextmanager
-    async def fork(self, session_id: str | None = None) -> AsyncGenerator[Session]:
-        """Open a child that has everything so far; it shares the prefix, and goes its own way.
+    async def fork(
+        self, session_id: str | None = None, *, turn: int | None = None
+    ) -> AsyncGenerator[Session]:
+        """Open a child that shares all so far, or up to a turn's end, and then goes its own way.
 
         Args:
             session_id: The child's id; a random one if None.
+            turn: The last turn that it has, also one that was cut or summed up since, and the
+                switches behind it; everything if None.
+
+        Raises:
+            ConfigurationError: There was no such turn, or there is a session with this id.
         """
         from addendum.agent.agent import new_id
 
-        name = session_id or new_id()
+        name = new_id() if session_id is None else session_id
+        upto = None if turn is None else end_of(self.log, turn)
         lease = await self.store.acquire(name, parent=self.id)
         try:
-            await self.log.fork(name).flush(self.store, lease)
+            await self.log.fork(name, upto).flush(self.store, lease)
+        except Conflict:
+            raise ConfigurationError(
+                f"there is a session {name!r} already; use another id"
+            ) from None
         finally:
             with anyio.CancelScope(shield=True):
                 await self.store.release(lease)

@@ -20,8 +20,9 @@ from msgspec import Raw
 from addendum import encoding
 from addendum.agent.approval import Decision
 from addendum.agent.results import total
-from addendum.errors import ConfigurationError
+from addendum.errors import ConfigurationError, SessionMissing
 from addendum.log.events import AssistantMessage, Event
+from addendum.log.store import Store
 from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import ToolSchema
 from addendum.tools.functions import FunctionTool, ToolContext
@@ -93,7 +94,7 @@ def subagent(
 
 
 def child_id(context: ToolContext) -> str:
-    """Return the id of the child session of a call.
+    """Return the id of the child session of a call, if it is not taken.
 
     Args:
         context: The call's.
@@ -110,11 +111,23 @@ def ended(events: Sequence[Event], turn: int) -> tuple[SubagentEnded, ...]:
     return tuple(each for each in data if isinstance(each, SubagentEnded) and each.turn == turn)
 
 
+async def _free(store: Store, child: str) -> str:
+    """Return an id that no session has: a deleted parent's child may have been named alike."""
+    name, number = child, 0
+    while True:
+        try:
+            await store.read(name, limit=1)
+        except SessionMissing:
+            return name
+        number += 1
+        name = f"{child}.{number}"
+
+
 async def _run(
     parent: Session, agent: Agent, context: ToolContext, task: str, exclude: Collection[str]
 ) -> str:
     where = context.turn, context.step, context.call_id
-    child = child_id(context)
+    child = await _free(parent.store, child_id(context))
     excluded = tuple(sorted({*exclude, *parent.registry.excluded}))
     parent.log.append(SubagentStarted(*where, child, excluded))
     await parent.flush()

@@ -50,6 +50,7 @@ class Turn:
         self._tell = emit
         self._notices: list[str] = []
         self._figures: list[RequestFigures] = []
+        self._unsaid: str | None = None
         self._parser: Parser | None = None
         self._early: Early | None = None
         self._compacting = Automatic(session, self._emit, self._figures)
@@ -70,7 +71,8 @@ class Turn:
         log = self._session.log
         turn = log.turns + 1
         log.append(TurnStart(turn))
-        return await self._ended(turn, lambda: self._steps(turn, 1, encoding.clean(text)))
+        self._unsaid = encoding.clean(text)
+        return await self._ended(turn, lambda: self._steps(turn, 1))
 
     def check(self, text: str) -> None:
         """Refuse a turn that could not begin.
@@ -141,7 +143,7 @@ class Turn:
         )
 
     def _abandon(self, why: str, reason: Literal["interrupted", "failed", "limit"]) -> None:
-        """Close the turn, and keep what has arrived of an answer.
+        """Close the turn; keep what the person wrote, and what has arrived of an answer.
 
         A turn that waits for a person goes on waiting: stopping the question decides nothing.
         """
@@ -162,17 +164,21 @@ class Turn:
                 )
             )
             self._parser = None
+        if self._unsaid is not None and log.turn is not None:
+            # It ended while it waited for a server or a summary: as if its request had failed.
+            if log.step is None:
+                log.append(StepStart(log.turn, 1))
+            with contextlib.suppress(AddendumError):
+                self._write(self._session.registry.snapshot())
         log.close_open(why, reason)
 
-    async def _steps(
-        self, turn: int, first: int, text: str | None
-    ) -> tuple[str, tuple[Pending, ...]]:
+    async def _steps(self, turn: int, first: int) -> tuple[str, tuple[Pending, ...]]:
         """Make steps until the model calls no more tools, or a person has to decide."""
         session, log = self._session, self._session.log
         for step in range(first, session.agent.limits.steps + 1):
             await self._compacting.run(within=step > 1)
             log.append(StepStart(turn, step))
-            snapshot, context = await self._prepare(text if step == 1 else None)
+            snapshot, context = await self._prepare()
             self._early = session.early(self._emit, snapshot)
             try:
                 try:
@@ -213,24 +219,30 @@ class Turn:
         await batch.decide(decisions)
         log.append(StepEnd(turn, step))
         await session.flush()
-        return await self._steps(turn, step + 1, None)
+        return await self._steps(turn, step + 1)
 
     # -- before the request -----------------------------------------------------------------
 
-    async def _prepare(self, text: str | None) -> tuple[Snapshot, RequestContext]:
-        """Log what the request is made of, in its fixed order."""
+    async def _prepare(self) -> tuple[Snapshot, RequestContext]:
+        """Take in what has settled, and log what the request is made of."""
         session = self._session
         snapshot = await session.settle()
         await session.downgrades.read(session.route)
         for trouble in session.registry.troubles():
             self._emit(Notice(trouble))
+        return snapshot, self._write(snapshot)
+
+    def _write(self, snapshot: Snapshot) -> RequestContext:
+        """Log what the request is made of, in its fixed order; the person's message once."""
+        session = self._session
+        text, self._unsaid = self._unsaid, None
         for found in session.redefinitions.check(session.log, snapshot):
             self._emit(Notice(notice(found)))
         given = session.step_input(snapshot)
         became_head = log_step(session.log, given, text)
         session.wrote_step(snapshot, became_head)
         session.requests.log_context(given.context)
-        return snapshot, given.context
+        return given.context
 
     # -- the request ------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from msgspec import Raw, Struct, structs
 from addendum.log.events import (
     AssistantMessage,
     CacheBreak,
+    CacheKept,
+    CompactionFailed,
     CompactionSummary,
     EndSeed,
     Event,
@@ -29,11 +31,17 @@ from addendum.log.events import (
     UserMessage,
 )
 from addendum.log.values import BreakReason, Config
-from addendum.prompt.blocks import Block, Change, Native, Prompt
+from addendum.prompt.blocks import Block, Change, Marks, Native, Prompt
 from addendum.prompt.projector import REASONING
 from addendum.prompt.updates import plain
 
 Place: TypeAlias = Literal["tools", "system", "messages", "settings"]
+
+_ORDER = ("settings", "tools", "system", "messages", "none")
+"""Places of a break, from the front of a prompt on."""
+
+OUTSIDE_TURNS = (CompactionSummary, CompactionFailed, CacheKept)
+"""What says how a request of no turn ended; with a route if the model answered it."""
 
 _IN_PREFIX = ("provider", "model", "effort")
 """Settings that are part of what a provider caches. Temperature, output limit and stop words are
@@ -82,7 +90,11 @@ def difference(
         changed.append("betas")
     if before.images != after.images:
         changed.append("images")
-    if keyed and after.context.caching and before.cache_key != after.cache_key:
+    switched = before.context.caching != after.context.caching
+    # The key comes and goes with it; without marks nothing is read.
+    if switched and (keyed or before.marks != Marks()):
+        changed.append("caching")
+    elif keyed and after.context.caching and before.cache_key != after.cache_key:
         changed.append("cache key")
     if not changed:
         return found
@@ -106,13 +118,19 @@ def _first_difference(before: Prompt, after: Prompt) -> Difference | None:
         theirs: Sequence[Block] = [*after.settled[start : after.count], *after.open]
     else:
         ours, theirs = before.blocks, after.blocks
+    places: Sequence[int] = range(len(theirs))
+    said = theirs
     if bound and after.context.tail == "moved":
         # Reasoning goes with the tail of the turn it was made in.
         ours = [_paired(block) for block in ours if not _is_reasoning(block)]
-        theirs = [_paired(block) for block in theirs if not _is_reasoning(block)]
+        places = [place for place, block in enumerate(theirs) if not _is_reasoning(block)]
+        said = [_paired(theirs[place]) for place in places]
     for index, block in enumerate(ours):
-        if index >= len(theirs) or theirs[index] != block:
-            return Difference("messages", block.seq, reasoning=bound and _reasons(theirs[index:]))
+        if index >= len(said):
+            return Difference("messages", block.seq)
+        if said[index] != block:
+            behind = theirs[places[index] :]
+            return Difference("messages", block.seq, reasoning=bound and _reasons(behind))
     return None
 
 
@@ -155,11 +173,15 @@ def cause(
     headers = [event.data for event in events if isinstance(event.data, RequestHeader)]
     native = after.context.projection in ("addition-only", "in-history")
     by_value = native and after.context.definitions == "by-value"
-    fixed = before.context == after.context and not any(header.head for header in headers)
+    new_head = any(header.head for header in headers)
+    fixed = before.context == after.context and not new_head
     if found.at == "tools" and by_value and fixed and not after.context.redefine:
         # Nothing else moves a tool of the head there: neither a compaction nor a rewind.
         if changed := _replaced(before, after):
             return "redefinition", ", ".join(changed)
+    if new_head and before.context == after.context and found.at in ("tools", "settings"):
+        # What moved the messages as well lies behind it.
+        return "head changed", ""
     replaced = [event.data for event in events if isinstance(event.surface_op, Span)]
     if any(isinstance(data, CompactionSummary) for data in replaced):
         return "compaction", ""
@@ -176,7 +198,7 @@ def cause(
             if getattr(before.context, name) != getattr(after.context, name)
         ]
         return "settings changed", ", ".join(changed)
-    if any(header.head for header in headers):
+    if new_head:
         return "head changed", ""
     if found.at == "settings":
         return "settings changed", found.detail
@@ -241,6 +263,41 @@ def _failed(events: Sequence[Event]) -> bool:
         if isinstance(event.data, RequestSent | UserMessage | StepEnd | TurnEnd):
             return True
     return False
+
+
+def follow(ahead: dict[str, dict[str, CacheBreak]], data: object) -> None:
+    """Follow the breaks that the coming answer on a route has to bear.
+
+    A request that nobody answered leaves its breaks to the next one.
+
+    Args:
+        ahead: Breaks since the last answer of a turn, by route and reason; the latest is the last.
+        data: What was logged next.
+    """
+    if isinstance(data, CacheBreak):
+        carry(ahead.setdefault(data.route, {}), data)
+    elif isinstance(data, AssistantMessage):
+        ahead.pop(data.route, None)
+    elif isinstance(data, OUTSIDE_TURNS) and data.route in ahead:
+        # It has filled the cache here. What breaks the bytes breaks them for the turn as well.
+        ahead[data.route] = {
+            reason: each
+            for reason, each in ahead[data.route].items()
+            if each.at != "none" and reason != "route changed"
+        }
+
+
+def carry(ahead: dict[str, CacheBreak], found: CacheBreak) -> None:
+    """Take a break in among those that are ahead.
+
+    Of two for one reason the one in front counts: what was answered last stands in front of both.
+
+    Args:
+        ahead: Breaks by reason.
+        found: The next one.
+    """
+    known = ahead.pop(found.reason, found)
+    ahead[found.reason] = min(found, known, key=lambda each: _ORDER.index(each.at))
 
 
 def reasoning_floor(events: Iterable[Event], route: str) -> int:

@@ -31,7 +31,13 @@ from addendum.prompt import announcements
 from addendum.prompt.blocks import Block, Change, Prompt, Result, Text
 from addendum.prompt.marks import Positions, plan_marks
 from addendum.prompt.rounds import Group, Rounds, fleeting
-from addendum.prompt.updates import Telling, Told, by_history, never_without_tools
+from addendum.prompt.updates import (
+    Telling,
+    Told,
+    by_history,
+    never_without_tools,
+    told_in_time,
+)
 from addendum.prompt.wire_facts import REASONING, WireFacts
 from addendum.tools.history import HistoryFold
 from addendum.tools.ledger import Ledger
@@ -163,7 +169,13 @@ class Projector:
         context = self.context
         if context.projection == "dispatch" or context.definitions == "by-value":
             self._ledger.read(log)
-            return self._telling.read(self._ledger.head, self._ledger.updates())
+            told = self._telling.read(self._ledger.head, self._ledger.updates())
+            if not self.facts.waits or context.projection != "dispatch":
+                return told
+            waiting = (log.surface.generation, told)
+            if self._told is None or not _identical(waiting, self._told_for):
+                self._told, self._told_for = told_in_time(told, log.surface.nodes), waiting
+            return self._told
         history = self._history.read(log.rare)
         key = (log.surface.generation, history, self._history.active)
         if self._told is None or not _identical(key, self._told_for):

@@ -15,10 +15,12 @@ from msgspec import Raw, Struct
 
 from addendum.log.events import (
     AssistantMessage,
+    CompactionSummary,
     DeveloperMessage,
     Event,
     RequestContext,
     RequestHeader,
+    UserMessage,
 )
 from addendum.log.values import DeveloperText, ToolAddition, ToolSchema
 from addendum.prompt import announcements
@@ -128,6 +130,37 @@ def never_without_tools(told: Told, events: Sequence[Event]) -> Told:
     ):
         return told
     return msgspec.structs.replace(told, tools=(PLACEHOLDER,))
+
+
+def told_in_time(told: Told, nodes: Sequence[Event]) -> Told:
+    """Tell what waits for the next user message with the message of a turn that was compacted.
+
+    A compaction in mid-run takes away what had told of the tools, and where user-role text has to
+    wait, the run would go on without. All behind the summary is sent anew, so the update that
+    follows on it stands behind the turn's own message at no cost.
+
+    Args:
+        told: What is told.
+        nodes: The surface.
+    """
+    summary = next((node for node in nodes[:2] if isinstance(node.data, CompactionSummary)), None)
+    if summary is None or not told.updates:
+        return told
+    human, end = None, None
+    for node in nodes:
+        if isinstance(node.data, UserMessage) and node.seq < summary.seq:
+            human = node.seq
+        elif isinstance(node.data, UserMessage | AssistantMessage) and node.seq > summary.seq:
+            end = node.seq
+            break
+    if human is None:
+        return told
+    updates: dict[int, tuple[Block, ...]] = {}
+    for anchor, blocks in told.updates.items():
+        early = human < anchor and (end is None or anchor < end)
+        at = human if early else anchor
+        updates[at] = (*updates.get(at, ()), *blocks)
+    return told if updates.keys() == told.updates.keys() else Told(told.tools, updates, told.bound)
 
 
 class ByValue:
@@ -362,5 +395,6 @@ __all__ = [
     "by_history",
     "by_unique_name",
     "plain",
+    "told_in_time",
     "with_placeholder",
 ]

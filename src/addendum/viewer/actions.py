@@ -56,7 +56,7 @@ async def begin(house: House, session: str, given: Given) -> Given:
 
 async def send(house: House, session: str, given: Given) -> Given:
     """Say something."""
-    house.say(await _quiet(await house.room(session)), _text(given, "text"))
+    house.say(await _free(await house.room(session)), _text(given, "text"))
     return {}
 
 
@@ -70,7 +70,7 @@ async def again(house: House, session: str, given: Given) -> Given:
     """Send a turn's message again, or another one in its place."""
     room = await house.room(session)
     text = _text(given, "text") if "text" in given else None
-    await house.again(await _quiet(room), _turn(given), text)
+    await house.again(await _free(room), _turn(given), text)
     return {}
 
 
@@ -141,6 +141,17 @@ async def _quiet(room: Room) -> Room:
             await room.quiet.wait()
     if room.busy:
         raise ConfigurationError("a turn is running; wait for it or stop it first")
+    return room
+
+
+async def _free(room: Room) -> Room:
+    """Return a room in which no turn runs, and none waits for a person.
+
+    Raises:
+        ConfigurationError: One does.
+    """
+    if (await _quiet(room)).session.log.asked is not None:
+        raise ConfigurationError("calls wait for a decision; decide them first")
     return room
 
 

@@ -19,7 +19,7 @@ from addendum.agent.results import (
     StreamEvent,
     TextPiece,
 )
-from addendum.agent.rewinding import live_turns, numbered
+from addendum.agent.rewinding import numbered
 from addendum.agent.session import Session
 from addendum.cache.spent import Totals
 from addendum.cli.chat_approval import AskMode, rules
@@ -368,11 +368,7 @@ class House:
 
     async def fork(self, room: Room, turn: int | None) -> str:
         """Open a child of a conversation, up to and including a turn; return its id."""
-        turns = live_turns(room.session.log)
-        later = [each for each in turns if turn is not None and each.turn > turn]
-        async with room.session.fork() as child:
-            if later:
-                await child.rewind(len(later))
+        async with room.session.fork(turn=turn) as child:
             return child.id
 
 
