@@ -243,6 +243,7 @@ class Requests:
                 log.surface.generation,
                 purpose,
                 until,
+                log.seal.text(),
             )
         )
         if instruction is None or line.last is None:
@@ -330,7 +331,18 @@ class Requests:
             )
             found = difference(before, prompt, before_config, config, keyed=keyed)
             why = found and cause(found, log.events[seq:], before, prompt)
-            if found and why:
+            if seq in log.altered:
+                # Where it was changed nobody knows: perhaps in front of all reasoning.
+                declared.append(
+                    CacheBreak(
+                        "rendering changed",
+                        route.name,
+                        "tools",
+                        "the stored log was changed",
+                        drops_reasoning=line.context.reasoning_bound,
+                    )
+                )
+            elif found and why:
                 if why[0] == "head changed" and self._expired(route, line.context):
                     why = "lifetime passed", "consolidated"
                 declared.append(

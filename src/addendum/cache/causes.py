@@ -120,7 +120,8 @@ CAUSES: Mapping[str, Cause] = {
         "the provider leaves reasoning of earlier turns out", "nothing: the model works so"
     ),
     "rendering changed": Cause(
-        "a new release of addendum renders otherwise", "nothing: it happens once"
+        "a new release of addendum renders otherwise, or the stored log was changed by hand",
+        "nothing: it happens once; leave stored logs as they are",
     ),
     "provider": Cause(
         "the provider lost a prefix that stood within reach",

@@ -11,7 +11,7 @@ from msgspec import structs
 from addendum.agent.replay import replay
 from addendum.cache.compare import Change, Comparison, compare
 from addendum.cache.record import RequestRecord, readings
-from addendum.cli.stored import read_log
+from addendum.cli.stored import altered, altered_lines, read_log
 from addendum.cli.terminal import (
     json_option,
     line,
@@ -54,6 +54,7 @@ def diff(session: str, a: int, b: int, store: str | None, as_json: bool) -> None
                 "session": log.session,
                 "a": _about(before),
                 "b": _about(after),
+                "altered": altered(log),
                 "extends": seen.first is None and not seen.settings,
                 "kept_bytes": seen.kept,
                 "first": None if seen.first is None else structs.asdict(seen.first),
@@ -102,6 +103,7 @@ def _shown(
 ) -> Iterator[str]:
     wide = width()
     yield style(line(f"session {log.session}: request {before.n} to {after.n}", wide), bold=True)
+    yield from altered_lines(log)
     for record in (before, after):
         about = (
             f"{record.n}: turn {record.turn}, {number(len(record.body))} bytes, prompt "

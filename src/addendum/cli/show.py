@@ -14,7 +14,7 @@ from addendum.agent.replay import known_route
 from addendum.cache.spent import Spent, spent, totals
 from addendum.cli.chat_view import money
 from addendum.cli.costs import dead_weights, request_fields, total_fields, total_lines
-from addendum.cli.stored import followed, read_log
+from addendum.cli.stored import altered, altered_lines, followed, read_log
 from addendum.cli.terminal import (
     json_option,
     line,
@@ -90,6 +90,7 @@ def show(session: str, follow: bool, store: str | None, as_json: bool) -> None:
                 "session": log.session,
                 "parent": row.parent,
                 "turns": log.turns,
+                "altered": altered(log),
                 "requests": list(requests(log, counted, dead)),
                 "totals": total_fields(own),
                 "events": events,
@@ -98,6 +99,8 @@ def show(session: str, follow: bool, store: str | None, as_json: bool) -> None:
         return
     wide = width()
     click.echo(style(line(f"session {log.session}: {log.turns} turns", wide), bold=True))
+    for text in altered_lines(log):
+        click.echo(text)
     teller = Teller(Figures(counted, dead))
     for event in log.events:
         for told in teller.take(event):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from addendum.cli.terminal import wrapped
 from addendum.errors import ConfigurationError, SessionMissing
+from addendum.log.events import RequestSent
 from addendum.log.session_log import SessionLog
 from addendum.log.store import SessionRow, Store
 from addendum.stores import DEFAULT_URL, open_store
@@ -100,6 +102,24 @@ async def read_log(url: str | None, beginning: str) -> tuple[SessionRow, Session
     async with reading(url) as store:
         row = _chosen(await store.sessions(), beginning)
         return row, SessionLog.load(row.id, await store.read(row.id))
+
+
+def altered(log: SessionLog) -> list[int]:
+    """Return the numbers of requests in front of which the stored log was changed since."""
+    found = (log.events[seq].data for seq in sorted(log.altered))
+    return [data.number for data in found if isinstance(data, RequestSent)]
+
+
+def altered_lines(log: SessionLog) -> list[str]:
+    """Return what people are told of a log that was changed by hand; nothing of any other."""
+    numbers = altered(log)
+    if not numbers:
+        return []
+    text = (
+        f"the stored log was changed since request {numbers[-1]} was sent: what left may have been "
+        "other than it is told here"
+    )
+    return [wrapped(text)]
 
 
 def _chosen(rows: list[SessionRow], beginning: str) -> SessionRow:

@@ -13,7 +13,7 @@ from addendum.cache.explain import Explanation, explained
 from addendum.cache.figures import Judge, Row, totals
 from addendum.cache.record import readings
 from addendum.cli.chat_view import money
-from addendum.cli.stored import read_log
+from addendum.cli.stored import altered, altered_lines, read_log
 from addendum.cli.terminal import (
     json_option,
     line,
@@ -120,6 +120,7 @@ def why(
             {
                 "session": log.session,
                 "holds": not undeclared,
+                "altered": altered(log),
                 "requests": [structs.asdict(row) for row in chosen],
                 "totals": structs.asdict(totals(chosen)),
                 "misses": [_json(each) for each in misses],
@@ -199,6 +200,7 @@ def _shown(
                 f"request {row.n} read {number(row.cache_read)} of {number(row.prompt_tokens)} "
                 f"tokens; {number(row.expected)} were expected"
             )
+    lines += altered_lines(log)
     if sums.unknown:
         lines.append(f"unknown: {sums.unknown} requests, whose provider did not say what was read")
     lines += [f"not judged: nothing is known of the cache of {name}" for name in judged.blind]

@@ -100,6 +100,7 @@ class RequestSent(Logged, frozen=True, tag="request/sent"):
         purpose: `turn`, `compaction`, or `keep-alive`: asked so that the cache stays.
         until: Seq of the first event that it says nothing of: the start of a turn that did not
             fit. It says all if None.
+        seal: Checksum of all events in front of it (`log.seal`); empty in older logs.
     """
 
     turn: int
@@ -110,6 +111,7 @@ class RequestSent(Logged, frozen=True, tag="request/sent"):
     generation: int = 0
     purpose: RequestPurpose = "turn"
     until: int | None = None
+    seal: str = ""
 
 
 class CacheKept(Logged, frozen=True, tag="cache/kept"):

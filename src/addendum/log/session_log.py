@@ -36,6 +36,7 @@ from addendum.log.events import (
     TurnStart,
     UserMessage,
 )
+from addendum.log.seal import Seal
 from addendum.log.store import Lease, Store
 from addendum.log.surface import ON_SURFACE, Surface
 
@@ -104,6 +105,8 @@ class SessionLog:
         switched_on: Whether a tool or server was ever switched on by hand.
         rare: The events that are no message, turn, step, call or request: few, and asked for
             where nothing else counts. Those that replace something are among them.
+        seal: Running checksum of all events.
+        altered: Seqs of requests in front of which the log is not what it was when they left.
     """
 
     def __init__(self, session: str, *, clock: Callable[[], int] = now_ms) -> None:
@@ -117,6 +120,8 @@ class SessionLog:
         self.asked: ApprovalAsked | None = None
         self.switched_on = False
         self.rare: list[Event] = []
+        self.altered: set[int] = set()
+        self.seal = Seal()
         self._events: list[Event] = []
         self._clock = clock
         self._headers: dict[int, RequestHeader] = {}
@@ -186,6 +191,7 @@ class SessionLog:
             raise refuse(self, event, str(error)) from error
         self._admit(event)
         self._encoded[seq] = encoded
+        self.seal.add(encoded)
         return event
 
     def _admit(self, event: Event) -> None:
@@ -297,17 +303,19 @@ class SessionLog:
             UnknownEvent: One is of a required type of a later release.
             LogError: One is damaged or missing; the message names it.
         """
+        rows, first = tuple(stored), len(self._events)
         try:
-            self._replay(codec.decode_events(tuple(stored), len(self._events)))
+            requests = self._replay(codec.decode_events(rows, first))
+        except AppendRefused as error:
+            raise self._damaged(len(self._events), AppendRefused, error) from None
         except UnknownEvent as error:
             error.session = self.session
             raise
-        except AppendRefused as error:
-            raise self._damaged(len(self._events), AppendRefused, error) from None
         except LogError as error:
             if error.session is not None:
                 raise
             raise self._damaged(error.seq, LogError, error) from None
+        self.altered |= self.seal.broken(rows, requests, first)
         self._durable = len(self._events)
 
     def _damaged(self, seq: int | None, kind: type[LogError], error: LogError) -> LogError:
@@ -318,14 +326,15 @@ class SessionLog:
             seq=seq,
         )
 
-    def _replay(self, events: Iterable[Event]) -> None:
-        """Take in stored events, each checked as when it was appended.
+    def _replay(self, events: Iterable[Event]) -> list[Event]:
+        """Take in stored events, each checked as when it was appended; return the requests.
 
-        Nearly all events of a long log are the usual ones of a turn, where they must stand. They
-        are told by a glance; whatever else comes, right or wrong, goes the way of an append.
+        Nearly all events of a long log are a turn's usual ones, where they must stand. These are
+        told by a glance; whatever else comes, right or wrong, goes the way of an append.
         """
         taken, nodes = self._events, self.surface.nodes
         turn, step, waiting, turns = self.turn, self.step, self._waiting, self.turns
+        requests: list[Event] = []
         for event in events:
             if event.seq != len(taken):
                 raise LogError(
@@ -339,6 +348,7 @@ class SessionLog:
             placed = event.surface_op
             if placed is None:
                 if kind is RequestSent:
+                    requests.append(event)
                     taken.append(event)
                     continue
                 if kind is ToolCall:
@@ -392,6 +402,7 @@ class SessionLog:
             nodes = self.surface.nodes
             turn, step, waiting, turns = self.turn, self.step, self._waiting, self.turns
         self.turn, self.step, self._waiting, self.turns = turn, step, waiting, turns
+        return requests
 
     def until(self, seq: int) -> SessionLog:
         """Return the log as it was before the event with this seq was appended."""
@@ -445,7 +456,9 @@ class SessionLog:
         """
         end = len(self._events) if upto is None else upto + 1
         child = SessionLog(session, clock=self._clock)
-        child._replay(self._events[:end])
+        requests = child._replay(self._events[:end])
+        rows = [codec.encode_event(event) for event in child._events]
+        child.altered, child._encoded = child.seal.broken(rows, requests, 0), dict(enumerate(rows))
         child.append(EndSeed(session, self.session, end))
         child.close_open()
         return child

@@ -6,9 +6,13 @@ records. It never reads an event. Implementations live in `addendum.stores`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol
 
+import anyio
 from msgspec import Struct
 
 
@@ -58,7 +62,12 @@ class Store(Protocol):
         ...
 
     async def acquire(
-        self, session: str, *, create: bool = True, parent: str | None = None
+        self,
+        session: str,
+        *,
+        create: bool = True,
+        parent: str | None = None,
+        events: Sequence[bytes] = (),
     ) -> Lease:
         """Take the session's lease, or take it over from a holder that is gone.
 
@@ -66,8 +75,10 @@ class Store(Protocol):
             session: Id; 1 to 200 printable characters without `/`.
             create: Whether a session that does not exist is made.
             parent: Of a session that is made: the one it was forked from.
+            events: What a session that is made begins with: written with it, or neither is.
 
         Raises:
+            Conflict: There are to be first events, and there is a session of this id.
             SessionBusy: Another living writer holds it; the message names the holder.
             SessionMissing: There is none and `create` is false.
         """
@@ -143,3 +154,32 @@ class Store(Protocol):
     async def aclose(self) -> None:
         """Close what is open."""
         ...
+
+
+@asynccontextmanager
+async def held(
+    store: Store, session: str, *, parent: str | None = None, events: Sequence[bytes] = ()
+) -> AsyncGenerator[Lease]:
+    """Hold a session's lease, and give it back in any case.
+
+    Args:
+        store: Where the session is kept.
+        session: As in `Store.acquire`.
+        parent: Likewise.
+        events: Likewise.
+
+    Raises:
+        Conflict: As `Store.acquire`.
+        SessionBusy: As `Store.acquire`.
+    """
+    lease = await store.acquire(session, parent=parent, events=events)
+    try:
+        yield lease
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.release(lease)
+
+
+def new_id() -> str:
+    """Return a new session id: sorts by time, and is easy to type the beginning of."""
+    return f"{int(time.time()):x}-{uuid.uuid4().hex[:6]}"
