@@ -50,9 +50,9 @@ envelopes: .venv/dev ## throw 1,000,000 random envelopes at the dispatcher (half
 cases: .venv/dev ## list which test covers which numbered case; fails on a missing or doubled one
 	@.venv/bin/python scripts/check_cases.py
 
-matrix: .venv/dev ## every scenario on every route: V1 to V12, and the vendors' own types (minutes)
+matrix: .venv/dev ## every scenario on every route: V1 to V12, vendors' own types, restarts (minutes)
 	@.venv/bin/python scripts/every_run.py
-	ADDENDUM_EVERY=1 $(RUN) pytest -n 2 tests/wire/test_vendor_types.py
+	ADDENDUM_EVERY=1 $(RUN) pytest -n 2 tests/wire/test_vendor_types.py tests/agent/test_restarts.py
 
 mutations: .venv/dev ## break the fold, the projections and the marks; each must turn a test red
 	@.venv/bin/python scripts/mutations.py
