@@ -10,7 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["why-a-cache-breaks", "projections", "routes", "harness", "when-you-do-not-need-this"]
+PAGES = [
+    "library",
+    "why-a-cache-breaks",
+    "projections",
+    "routes",
+    "harness",
+    "when-you-do-not-need-this",
+]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLES = "\n".join(path.read_text("utf-8") for path in (ROOT / "examples").rglob("*.py"))
 

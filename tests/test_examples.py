@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from ast import literal_eval
 from pathlib import Path
 
 import anyio
@@ -12,7 +13,7 @@ from examples.without_agent import talk
 
 from addendum.lab.runner import run_scenario
 from addendum.lab.scenario_file import load
-from addendum.lab.server import open_lab
+from addendum.lab.server import Lab, open_lab
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -35,18 +36,40 @@ def _input(usage: dict[str, int]) -> list[int]:
     return [usage[name] for name in names]
 
 
+async def ran(lab: Lab, folder: Path, *command: str) -> str:
+    """Run an example as a program, the lab speaking for the provider; return what it printed."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if "ANTHROPIC" not in name},
+        "ANTHROPIC_BASE_URL": lab.base_url("anthropic"),
+    }
+    name, *arguments = command
+    done = await anyio.run_process(
+        [sys.executable, str(EXAMPLES / name), *arguments], cwd=folder, env=environment
+    )
+    return done.stdout.decode()
+
+
+async def test_a_turn_is_streamed_as_the_documentation_shows(tmp_path: Path) -> None:
+    async with open_lab() as lab:
+        called = await ran(lab, tmp_path, "streaming.py", '/call weather {"city": "Oslo"}')
+        lab.fail_next("anthropic", status=400)
+        failed = await ran(lab, tmp_path, "streaming.py")
+    told = [literal_eval(line) for line in called.splitlines()]
+    assert {"calls": "weather", "with": '{"city":"Oslo"}'} in told
+    assert {"result": "Rain in Oslo.", "of": "weather", "failed": False} in told
+    read = [each for each in told if "read" in each]
+    assert len(read) == 2
+    assert "".join(each["text"] for each in told if "text" in each)
+    (error,) = [literal_eval(line) for line in failed.splitlines()]
+    assert "error" in error
+
+
 async def test_a_server_is_switched_on_as_the_readme_shows(tmp_path: Path) -> None:
     """The README's example runs as a program; its second request reads the first whole."""
     async with open_lab() as lab:
-        environment = {
-            **{name: value for name, value in os.environ.items() if "ANTHROPIC" not in name},
-            "ANTHROPIC_BASE_URL": lab.base_url("anthropic"),
-        }
-        done = await anyio.run_process(
-            [sys.executable, str(EXAMPLES / "switch_on.py")], cwd=tmp_path, env=environment
-        )
+        said = await ran(lab, tmp_path, "switch_on.py")
         first, second = lab.captures
-    assert done.stdout.decode().startswith("I heard")
+    assert said.startswith("I heard")
     assert "git__git_log" in second.body.decode()
     assert "git__git_log" not in first.body.decode()
     assert (
