@@ -14,8 +14,9 @@ from tests.cache.captures import read_captures
 
 from addendum import encoding
 from addendum.cache import capture_archives, capture_files
-from addendum.cache.capture import record_of
+from addendum.cache.capture import Known, record_of
 from addendum.cache.capture_files import iter_captures
+from addendum.cache.record import RequestRecord
 from addendum.cache.reported import usage_in, usage_of
 from addendum.errors import ContentError
 from addendum.log.values import Usage
@@ -371,3 +372,8 @@ def test_a_file_is_read_no_further_than_it_is_asked_for(tmp_path: Path) -> None:
     assert next(reading).where == f"{path}:2"
     with pytest.raises(ContentError, match=":3: not valid JSON"):
         next(reading)
+
+
+def test_what_is_known_of_a_request_is_kept_with_it() -> None:
+    apart = {"body", "usage", "time_sent", "parent"}
+    assert {*Known.__struct_fields__} == {*RequestRecord.__struct_fields__} - apart

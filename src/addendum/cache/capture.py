@@ -54,6 +54,7 @@ class Known(Struct, frozen=True, omit_defaults=True):
     declared: tuple[Declared, ...] = ()
     purpose: Literal["turn", "compaction"] = "turn"
     status: Literal["answered", "failed"] = "answered"
+    caching: bool = True
 
 
 class Capture(Struct, frozen=True):
