@@ -14,7 +14,14 @@ from addendum.agent.agent import Agent
 from addendum.agent.approval import Approval, Policy
 from addendum.agent.subagents import subagent
 from addendum.lab.script import Entry, Form, Script, ScriptCall, ScriptStep
-from addendum.log.events import AssistantMessage, RequestHeader, SessionStart, ToolResult, TurnEnd
+from addendum.log.events import (
+    AssistantAttempt,
+    AssistantMessage,
+    RequestHeader,
+    SessionStart,
+    ToolResult,
+    TurnEnd,
+)
 from addendum.log.store import SessionRow
 from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.stores import MemoryStore
@@ -177,6 +184,31 @@ async def test_stopping_the_parent_stops_the_child(tmp_path: Path) -> None:
         last = log.events[-1].data
         assert isinstance(last, TurnEnd) and last.reason == "interrupted"
         assert [each.code for each in await here.results()] == ["TOOL_OUTCOME_UNKNOWN"]
+
+
+async def test_what_a_child_paid_for_an_answer_that_was_cut_off_counts(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        here.lab.script = _script(Entry(calls=(call("cut"),)))
+
+        async def cut() -> str:
+            """Have the next answer cut off, behind what its prompt cost."""
+            here.lab.cut_next("anthropic", after_events=2)
+            return "cut"
+
+        agent = here.agent(
+            tools=[subagent(here.agent(tools=[tool(cut)]), name="helper")],
+            route=ROUTES[0],
+            base_url=here.lab.base_url("openai-chat"),
+        )
+        async with agent.open("s", store=here.url) as session:
+            (done,) = (await session.run("go")).subagents
+        assert [each.is_error for each in await here.results()] == [True]
+        paid = [
+            each.usage.prompt or 0
+            for each in await here.data(done.session)
+            if isinstance(each, AssistantMessage | AssistantAttempt)
+        ]
+        assert (done.requests, done.usage.prompt) == (2, sum(paid)) and all(paid)
 
 
 async def test_the_child_of_a_deleted_parent_is_left_alone(tmp_path: Path) -> None:

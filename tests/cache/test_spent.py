@@ -134,6 +134,21 @@ def test_what_a_parent_paid_is_not_paid_again() -> None:
     assert [each.inherited for each in spent(events, known_route)] == [True, False]
 
 
+def test_what_a_parent_sent_in_vain_is_the_parents() -> None:
+    data = (RequestSent(1, 1, 1, CLAUDE, 0), EndSeed("c", "p", 1), RequestSent(2, 1, 2, CLAUDE, 0))
+    events = [Event(seq, 1_000, each) for seq, each in enumerate(data)]
+    requests = spent(events, known_route)
+    assert [each.inherited for each in requests] == [True, False]
+    assert totals(each for each in requests if not each.inherited).uncounted == 1
+
+
+def test_a_request_in_vain_had_the_tools_that_it_was_sent_with() -> None:
+    events = log((tools("a"), 0), (answered(0, 10_000), 1))
+    later = (RequestSent(1, 1, 2, CLAUDE, 0), tools("ab"), RequestSent(1, 1, 3, CLAUDE, 0))
+    events += [Event(len(events) + at, 2_000, each) for at, each in enumerate(later)]
+    assert [each.rebinding for each in spent(events, known_route)] == [0, 0, None]
+
+
 def test_what_is_not_known_is_never_guessed() -> None:
     quiet = AssistantMessage(1, 1, CLAUDE, "w", usage=Usage(100, None, None, 1))
     events = log((tools("a"), 0), (quiet, 1), (tools("ab"), 2), (quiet, 3))

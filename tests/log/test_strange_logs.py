@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from tests.agent.stage import CLAUDE, breaks, stage
 
-from addendum.errors import AddendumError, LogError, StoreError, UnknownEvent
+from addendum.errors import AddendumError, AppendRefused, LogError, StoreError, UnknownEvent
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log import codec
-from addendum.log.events import Unknown
+from addendum.log.events import AssistantMessage, StepStart, TurnStart, Unknown
 from addendum.log.session_log import SessionLog
 from addendum.stores import SqliteStore
 
@@ -66,7 +67,22 @@ def other_call(rows: Rows) -> Rows:
     return edited(at, lambda event: event["data"].update(call_id="other"))(rows)
 
 
+def items(*given: Any) -> Callable[[Rows], Rows]:
+    """Put others in the place of the last answer's own items."""
+
+    def change(rows: Rows) -> Rows:
+        at = max(at for at, raw in enumerate(rows) if b'"type":"assistant/message"' in raw)
+        return edited(at, lambda event: event["data"].update(native=given))(rows)
+
+    return change
+
+
 STRANGE = {
+    "an item that is no object": (
+        items({"type": "text", "text": "Bye."}, "Bye."),
+        LogError,
+        r"event 3\d is damaged \(an item of the answer is no JSON object\); restore",
+    ),
     "cut in the middle of a row": (lambda rows: [*rows[:-1], rows[-1][:-9]], LogError, "no event"),
     "a gap": (lambda rows: [*rows[:7], *rows[8:]], StoreError, "restore"),
     "the end is lost": (lambda rows: rows[:-3], StoreError, "has lost events"),
@@ -122,6 +138,27 @@ async def test_a_strange_log_is_one_clear_line_and_stays_as_it_is(
     with sqlite3.connect(path) as db:
         kept = [data for (data,) in db.execute("SELECT data FROM events ORDER BY seq")]
     assert kept == strange
+
+
+async def test_an_item_that_is_none_of_its_wire_is_one_clear_line(tmp_path: Path) -> None:
+    async with stage() as here:
+        store = await SqliteStore.open(f"sqlite:///{tmp_path}/kept.db")
+        lease = await store.acquire("s", events=items({"type": 7})(await written(tmp_path / "a")))
+        await store.release(lease)
+        async with here.agent(CLAUDE).open("s", store=store) as session:
+            with pytest.raises(LogError, match=r"event 3\d holds no item of anthropic"):
+                await session.run("and now?")
+        await store.aclose()
+
+
+def test_what_nobody_could_read_again_is_not_written() -> None:
+    log = SessionLog("s")
+    log.append(TurnStart(1))
+    log.append(StepStart(1, 1))
+    said = AssistantMessage(1, 1, CLAUDE, "anthropic_messages", native=(Raw(b'"text"'),))
+    with pytest.raises(AppendRefused, match="no JSON object"):
+        log.append(said)
+    assert len(log) == 2
 
 
 async def test_a_foreign_event_that_may_be_ignored_is_kept_and_nothing_breaks(

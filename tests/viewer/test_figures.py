@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 from tests.viewer.staged import OPUS, long_log
 
+from addendum.agent.replay import known_route
+from addendum.cache.spent import spent, totals
+from addendum.cli.chat_view import money
 from addendum.log.events import (
+    AssistantAttempt,
     AssistantMessage,
     CacheBreak,
+    CompactionFailed,
     RequestHeader,
     RequestSent,
     Rewind,
@@ -73,6 +78,54 @@ def test_what_was_left_in_the_cache_and_not_read_is_seen() -> None:
     assert late.short == second.usage.prompt and late.breaks[0].reason == "lifetime passed"
     made = bar([late])
     assert made is not None and made.short == late.short and made.declared
+
+
+def test_what_was_cut_off_and_counted_is_added_up_as_elsewhere() -> None:
+    log = long_log(1)
+    context = epoch(log)
+    log.append(TurnStart(2))
+    for number, usage in ((3, Usage(2000, 1080, 920, 7)), (4, Usage())):
+        log.append(StepStart(2, number))
+        log.append(RequestSent(2, number, number, OPUS, context))
+        log.append(AssistantAttempt(2, number, OPUS, "stopped", "CANCELLED", usage=usage))
+        log.append(StepEnd(2, number))
+    index = indexed(log)
+    *_, cut, silent = index.requests
+    assert (cut.answer, cut.usage.prompt, cut.short) == (None, 2000, 0) and cut.cost is not None
+    assert (silent.answer, silent.usage, silent.cost) == (None, Usage(), None)
+    own, whole = bar(index.of_turn(2)), bar(index.requests)
+    assert own is not None and (own.requests, own.prompt, own.output) == (1, 2000, 7)
+    sums = totals(spent(log.events, known_route))
+    assert whole is not None and sums.cost is not None and sums.uncounted == 1
+    assert (whole.requests, whole.prompt, whole.read) == (3, sums.prompt, sums.cache_read)
+    assert (whole.cost, whole.saved) == (money(sums.cost.amount), money(sums.cost.saved))
+    drawn = chart(index.requests)
+    assert drawn is not None and drawn.money == whole.cost
+    assert bar([silent]) is None
+
+
+def test_a_request_bears_the_breaks_that_the_judge_counts() -> None:
+    log = long_log(1)
+    context = epoch(log)
+    broken = CacheBreak("head changed", OPUS, "tools")
+    log.append(CacheBreak("lifetime passed", OPUS, "none"))
+    log.append(broken)
+    log.append(RequestSent(1, 0, 3, OPUS, context, purpose="compaction"))
+    log.append(CompactionFailed("no summary", OPUS, Usage(900, 0, 900, 1)))
+    log.append(TurnStart(2))
+    for number in (4, 5):
+        log.append(StepStart(2, number))
+        log.append(broken)
+        log.append(RequestSent(2, number, number, OPUS, context))
+        log.append(AssistantAttempt(2, number, OPUS, "down"))
+        log.append(StepEnd(2, number))
+    reasons = [[each.reason for each in one.breaks] for one in indexed(log).requests[2:]]
+    # What breaks the bytes does so behind a summary as well; one for a reason is enough.
+    assert reasons == [["lifetime passed", "head changed"], ["head changed"], ["head changed"]]
+
+
+def epoch(log: SessionLog) -> int:
+    return next(e.data.context_seq for e in log.events if isinstance(e.data, RequestSent))
 
 
 def test_a_rewind_cuts_turns() -> None:

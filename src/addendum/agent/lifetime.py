@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from addendum.log.events import AssistantMessage, Event, RequestContext, RequestSent
+from addendum.log.events import AssistantMessage, Event, RequestContext
+from addendum.log.exchanges import exchanges
 from addendum.log.session_log import SessionLog
 from addendum.prompt.breaks import reasoning_floor
 from addendum.prompt.projector import REASONING
@@ -38,7 +39,7 @@ _WRITE_5M, _WRITE_1H, _READ = 1.25, 2.0, 0.1
 
 
 class Gap(Struct, frozen=True):
-    """Two requests of a session that follow on each other on a route.
+    """Two requests of a session's turns that follow on each other on a route.
 
     Attributes:
         seconds: From the one's start to the other's.
@@ -66,22 +67,19 @@ def certainly_cold(route: Route, context: RequestContext, idle: float) -> bool:
 
 
 def gaps(events: Sequence[Event], route: str) -> Iterator[Gap]:
-    """Yield the gaps between a session's answered requests on a route, oldest first."""
-    sent: int | None = None
+    """Yield the gaps between the answered requests of a session's turns on a route, in order."""
     last: tuple[int, int] | None = None
-    for event in events:
-        data = event.data
-        if isinstance(data, RequestSent) and data.route == route:
-            sent = event.time
-        elif isinstance(data, AssistantMessage) and data.route == route and sent is not None:
-            prompt = data.usage.prompt
-            if prompt is None:
-                last = None
-                continue
-            if last is not None:
-                at, before = last
-                yield Gap((sent - at) / 1000, min(before, prompt), max(0, prompt - before))
-            last = sent, prompt
+    for each in exchanges(events):
+        if not each.answered or each.sent.purpose != "turn" or each.sent.route != route:
+            continue
+        sent, prompt = each.event.time, each.usage.prompt
+        if prompt is None:
+            last = None
+            continue
+        if last is not None:
+            at, before = last
+            yield Gap((sent - at) / 1000, min(before, prompt), max(0, prompt - before))
+        last = sent, prompt
 
 
 def chosen_lifetime(events: Sequence[Event], route: Route) -> Lifetime | None:

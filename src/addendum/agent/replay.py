@@ -16,21 +16,17 @@ from addendum.agent.requests import KNOWN_RENDERINGS
 from addendum.cache.record import Declared, RequestRecord
 from addendum.errors import LogError
 from addendum.log.events import (
-    AssistantMessage,
-    CacheBreak,
-    CacheKept,
-    CompactionFailed,
-    CompactionSummary,
     Event,
     RequestContext,
     RequestSent,
     SystemMessage,
     UserMessage,
 )
+from addendum.log.exchanges import Exchange, exchanges
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Usage
 from addendum.prompt.announcements import INSTRUCTIONS
-from addendum.prompt.breaks import follow, reasoning_floor
+from addendum.prompt.breaks import reasoning_floor
 from addendum.prompt.projector import Projector
 from addendum.prompt.weight import dead_bytes
 from addendum.routes import Route, resolve
@@ -53,11 +49,6 @@ class Replayed(Struct, frozen=True):
     seq: int
     betas: tuple[str, ...]
     dead: int = 0
-
-
-class _Answer(Struct, frozen=True):
-    at: float
-    usage: Usage
 
 
 class _Line(Struct, frozen=True):
@@ -91,23 +82,18 @@ def replay(
         UnknownRoute: This release knows nothing of a route in the log.
         LogError: A request cannot be rendered again; the message says why.
     """
-    answers = _answers(log)
+    sent = {each.event.seq: each for each in exchanges(log.events)}
     earlier = SessionLog(log.session)
     ledger = Ledger()
     lines: dict[int, _Line] = {}
-    ahead: dict[str, dict[str, CacheBreak]] = {}
     for event in log.events:
         data = event.data
-        follow(ahead, data)
         if isinstance(data, RequestSent) and (seqs is None or event.seq in seqs):
             line = lines.get(data.context_seq)
             if line is None:
                 line = lines[data.context_seq] = _line(log, event, data, route_of)
             ledger.read(earlier)
-            declared = tuple(
-                Declared(each.reason, each.at) for each in ahead.get(data.route, {}).values()
-            )
-            yield _again(earlier, event, data, line, ledger, declared, answers.get(event.seq))
+            yield _again(earlier, sent[event.seq], line, ledger)
         earlier._admit(event)  # pyright: ignore[reportPrivateUsage]
 
 
@@ -130,16 +116,9 @@ def _line(
     )
 
 
-def _again(
-    log: SessionLog,
-    event: Event,
-    data: RequestSent,
-    line: _Line,
-    ledger: Ledger,
-    declared: tuple[Declared, ...],
-    answer: _Answer | None,
-) -> Replayed:
-    context = line.context
+def _again(log: SessionLog, own: Exchange, line: _Line, ledger: Ledger) -> Replayed:
+    event, data, context = own.event, own.sent, line.context
+    answer = own.end if own.answered else None
     header = log.header
     if header is None:
         raise _lost(log, event, data, "no header stands in front of it")
@@ -167,9 +146,9 @@ def _again(
         route=context.route,
         wire=context.wire,
         body=body,
-        usage=Usage() if answer is None else answer.usage,
+        usage=Usage() if answer is None else own.usage,
         time_sent=event.time / 1000,
-        time_answered=None if answer is None else answer.at,
+        time_answered=None if answer is None else answer.time / 1000,
         status="failed" if answer is None else "answered",
         strategy=context.projection,
         definitions=context.definitions,
@@ -181,32 +160,13 @@ def _again(
         # Elsewhere the body tells which tools stand in front.
         head=encoding.digest(encoding.encode([head, static])) if keeps_head else None,
         static_blocks=1 if static else 0,
-        declared=declared,
+        declared=tuple(Declared(each.reason, each.at) for each in own.breaks),
         # To a judge all is one that no turn goes on from.
         purpose="turn" if data.purpose == "turn" else "compaction",
         caching=context.caching,
     )
     flags = () if context.wire != "anthropic_messages" else betas(prompt, line.route.block_betas)
     return Replayed(record, event.seq, flags, dead_bytes(prompt, header.header.tools))
-
-
-def _answers(log: SessionLog) -> dict[int, _Answer]:
-    """Return the answers by the seq of the request that each one answers."""
-    found: dict[int, _Answer] = {}
-    waiting: tuple[int, RequestSent] | None = None
-    for event in log.events:
-        data = event.data
-        if isinstance(data, RequestSent):
-            waiting = event.seq, data
-        elif waiting is not None and isinstance(
-            data, AssistantMessage | CompactionSummary | CompactionFailed | CacheKept
-        ):
-            seq, sent = waiting
-            turn = isinstance(data, AssistantMessage)
-            if data.route == sent.route and turn == (sent.purpose == "turn"):
-                found[seq] = _Answer(event.time / 1000, data.usage)
-                waiting = None
-    return found
 
 
 def _lost(log: SessionLog, event: Event, data: RequestSent, why: str) -> LogError:

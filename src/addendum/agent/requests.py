@@ -24,19 +24,13 @@ from addendum.log.events import (
     RequestSent,
     RouteDowngrade,
 )
+from addendum.log.exchanges import FOLLOWED, Exchanges
 from addendum.log.requests import RequestPurpose
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Usage
 from addendum.prompt.announcements import INSTRUCTIONS
 from addendum.prompt.blocks import Native, Prompt
-from addendum.prompt.breaks import (
-    OUTSIDE_TURNS,
-    carry,
-    cause,
-    difference,
-    follow,
-    reasoning_floor,
-)
+from addendum.prompt.breaks import cause, difference, reasoning_floor
 from addendum.prompt.projector import REASONING, Projector, WireFacts
 from addendum.routes import Route, credentials
 from addendum.wire.answer import Answer, Delta, Parser
@@ -50,9 +44,7 @@ RENDERING = 1
 KNOWN_RENDERINGS = frozenset({1})
 """Renderings that this release can continue."""
 
-_READ = frozenset(
-    {RequestContext, RequestSent, AssistantMessage, CacheBreak, RouteDowngrade, *OUTSIDE_TURNS}
-)
+_READ = FOLLOWED | {RequestContext, RouteDowngrade}
 """Types of events that say something of requests; a long log has many more of others."""
 
 
@@ -137,8 +129,7 @@ class Requests:
         self._scanned = 0
         self._latest: RequestContext | None = None
         self._last_used: dict[str, int] = {}
-        self._sent_at: dict[str, int] = {}
-        self._unanswered: dict[str, dict[str, CacheBreak]] = {}
+        self._exchanges = Exchanges()
         self._floors: dict[str, int] = {}
         self._rejected: dict[tuple[str, str], frozenset[str]] = {}
 
@@ -149,14 +140,12 @@ class Requests:
             data = event.data
             if type(data) not in _READ:
                 continue
-            follow(self._unanswered, data)
-            if isinstance(data, RequestSent):
-                self._number = data.number
-                self._sent_at[data.route] = event.time
-            elif isinstance(data, (AssistantMessage, *OUTSIDE_TURNS)):
-                if data.route is not None:
+            found = self._exchanges.take(event)
+            if found is not None:
+                self._number = found.sent.number
+                if found.answered:
                     # A lifetime runs from the start of the request that wrote or read.
-                    self._last_used[data.route] = self._sent_at.get(data.route, event.time)
+                    self._last_used[found.sent.route] = found.event.time
             elif isinstance(data, RequestContext):
                 self._contexts[data.route] = (event.seq, data)
                 self._latest = data
@@ -229,9 +218,8 @@ class Requests:
         if self._firsts is not None and not self._number and context.caching:
             head = f"{route.full_name} {route.endpoint.base_url} {prompt.cache_key}"
             if self._firsts.begin(head) and route.cache.kind != "none":
-                together = CacheBreak("concurrent first requests", route.name, "none")
-                log.append(together)
-                breaks = (*breaks, together)
+                log.append(CacheBreak("concurrent first requests", route.name, "none"))
+                breaks = self._ahead(route)
         self._number += 1
         log.append(
             RequestSent(
@@ -318,8 +306,6 @@ class Requests:
         self, route: Route, line: _Line, prompt: Prompt, config: Config
     ) -> tuple[CacheBreak, ...]:
         log = self._log
-        # A break declared for a request that nobody answered is still ahead.
-        carried = dict(self._unanswered.get(route.name, {}))
         declared: list[CacheBreak] = []
         if line.last is None:
             if self._number:
@@ -357,8 +343,12 @@ class Requests:
                 declared.append(CacheBreak("reasoning stripped", route.name, "messages"))
         for found_break in declared:
             log.append(found_break)
-            carry(carried, found_break)
-        return tuple(carried.values())
+        return self._ahead(route)
+
+    def _ahead(self, route: Route) -> tuple[CacheBreak, ...]:
+        """Return the breaks that the coming request bears, those of one nobody answered too."""
+        self._scan()
+        return self._exchanges.ahead(route.name)
 
     def _asked_for_nothing(self, route: Route, events: Sequence[Event]) -> bool:
         """Say whether the last answer on the route was none that stands in the log."""

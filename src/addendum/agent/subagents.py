@@ -21,7 +21,8 @@ from addendum import encoding
 from addendum.agent.approval import Decision
 from addendum.agent.results import total
 from addendum.errors import ConfigurationError, SessionMissing
-from addendum.log.events import AssistantMessage, Event
+from addendum.log.events import Event
+from addendum.log.exchanges import exchanges
 from addendum.log.store import Store
 from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import ToolSchema
@@ -144,8 +145,7 @@ async def _run(
                 )
             return result.text if result.text.strip() else _NO_TEXT
     finally:
-        answers = [event.data for event in events if isinstance(event.data, AssistantMessage)]
-        usage = total([answer.usage for answer in answers])
-        parent.log.append(SubagentEnded(*where, child, len(answers), usage))
+        counted = [each.usage for each in exchanges(events) if each.counted]
+        parent.log.append(SubagentEnded(*where, child, len(counted), total(counted)))
         with anyio.CancelScope(shield=True):
             await parent.flush()

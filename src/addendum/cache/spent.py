@@ -12,22 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from addendum.cache.cost import Cost, again, left_in_cache, price, summed
 from addendum.errors import AddendumError
-from addendum.log.events import (
-    AssistantAttempt,
-    AssistantMessage,
-    CacheKept,
-    CompactionFailed,
-    CompactionSummary,
-    EndSeed,
-    Event,
-    RequestContext,
-    RequestHeader,
-    RequestSent,
-)
+from addendum.log.events import EndSeed, Event, RequestContext, RequestHeader
+from addendum.log.exchanges import FOLLOWED, Exchange, Exchanges
 from addendum.log.values import ToolSchema, Usage
 from addendum.routes import Route
 
@@ -101,76 +91,79 @@ def spent(events: Iterable[Event], route_of: Callable[[str], Route]) -> list[Spe
         events: The log, or at least its events about requests, answers and forks.
         route_of: Gives a route by the name that a log has; what it does not know has no price.
     """
-    found: list[Spent] = []
-    waiting: tuple[RequestSent, Event] | None = None
+    follows = Exchanges()
+    sent: list[tuple[Exchange, tuple[ToolSchema, ...]]] = []
     contexts: dict[int, RequestContext] = {}
-    routes: dict[str, Route | None] = {}
-    left: dict[str, list[_Left]] = {}
     tools: tuple[ToolSchema, ...] = ()
     inherited = 0
-
-    def close(usage: Usage, answered: bool) -> None:
-        nonlocal waiting
-        if waiting is None:
-            return
-        (sent, event), waiting = waiting, None
-        if sent.route not in routes:
-            try:
-                routes[sent.route] = route_of(sent.route)
-            except AddendumError:
-                routes[sent.route] = None
-        route, when = routes[sent.route], event.time / 1000
-        # Without their order: a list written anew has each tool in the place it had before.
-        identities = frozenset(tool.identity() for tool in tools)
-        before = left.setdefault(sent.route, [])
-        lost: int | None = None
-        context = contexts.get(sent.context_seq)
-        asked = None if context is None else context.ttl
-        if route is not None:
-            lifetime = route.cache.lifetime(asked)
-            lost = _lost(before, identities, usage.cache_read, when, lifetime)
-            if answered:
-                tokens, _ = left_in_cache(usage, route.cache)
-                before.append(_Left(when, identities, tokens))
-        more = Decimal(0) if lost == 0 else None
-        if route is not None and lost and usage.prompt is not None:
-            more = again(route, lost, usage.prompt, when, hour=asked == "1h")
-        found.append(
-            Spent(
-                sent.number,
-                sent.turn,
-                event.seq,
-                sent.route,
-                sent.purpose,
-                False,
-                answered,
-                usage,
-                None if route is None else price(route, usage, when),
-                lost,
-                more,
-            )
-        )
-
     for event in events:
         data = event.data
         if isinstance(data, RequestHeader):
             tools = data.header.tools
         elif isinstance(data, RequestContext):
             contexts[event.seq] = data
-        elif isinstance(data, RequestSent):
-            close(Usage(), False)
-            waiting = data, event
-        elif isinstance(data, AssistantMessage | CacheKept):
-            close(data.usage, True)
-        elif isinstance(data, AssistantAttempt):
-            close(data.usage, False)
-        elif isinstance(data, CompactionSummary | CompactionFailed):
-            if waiting is not None and waiting[0].purpose == "compaction":
-                close(data.usage, data.route is not None)
         elif isinstance(data, EndSeed):
-            inherited = len(found)
-    close(Usage(), False)
-    return [structs.replace(each, inherited=True) for each in found[:inherited]] + found[inherited:]
+            inherited = len(sent)
+        elif type(data) in FOLLOWED:
+            each = follows.take(event)
+            if each is not None and each.end is None:
+                sent.append((each, tools))
+    routes: dict[str, Route | None] = {}
+    left: dict[str, list[_Left]] = {}
+    found: list[Spent] = []
+    for at, (each, active) in enumerate(sent):
+        name = each.sent.route
+        if name not in routes:
+            routes[name] = _route(name, route_of)
+        before = left.setdefault(name, [])
+        context = contexts.get(each.sent.context_seq)
+        found.append(_spent(each, at < inherited, active, context, routes[name], before))
+    return found
+
+
+def _route(name: str, route_of: Callable[[str], Route]) -> Route | None:
+    try:
+        return route_of(name)
+    except AddendumError:
+        return None
+
+
+def _spent(
+    own: Exchange,
+    inherited: bool,
+    tools: tuple[ToolSchema, ...],
+    context: RequestContext | None,
+    route: Route | None,
+    before: list[_Left],
+) -> Spent:
+    """Return what a request cost, and put what it leaves in the cache behind `before`."""
+    usage, when = own.usage, own.event.time / 1000
+    # Without their order: a list written anew has each tool in the place it had before.
+    identities = frozenset(tool.identity() for tool in tools)
+    lost: int | None = None
+    asked = None if context is None else context.ttl
+    if route is not None:
+        lifetime = route.cache.lifetime(asked)
+        lost = _lost(before, identities, usage.cache_read, when, lifetime)
+        if own.answered:
+            tokens, _ = left_in_cache(usage, route.cache)
+            before.append(_Left(when, identities, tokens))
+    more = Decimal(0) if lost == 0 else None
+    if route is not None and lost and usage.prompt is not None:
+        more = again(route, lost, usage.prompt, when, hour=asked == "1h")
+    return Spent(
+        own.sent.number,
+        own.sent.turn,
+        own.event.seq,
+        own.sent.route,
+        own.sent.purpose,
+        inherited,
+        own.answered,
+        usage,
+        None if route is None else price(route, usage, when),
+        lost,
+        more,
+    )
 
 
 def totals(requests: Iterable[Spent]) -> Totals:

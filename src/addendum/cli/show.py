@@ -39,7 +39,6 @@ from addendum.log.events import (
     Event,
     RequestContext,
     RequestHeader,
-    RequestSent,
     Rewind,
     RouteDowngrade,
     ServerInstructions,
@@ -51,12 +50,13 @@ from addendum.log.events import (
     TurnStart,
     UserMessage,
 )
+from addendum.log.exchanges import FOLLOWED, Exchange, Exchanges, exchanges
 from addendum.log.session_log import SessionLog
 from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import ToolSchema, Usage
 
-_WHOLE = ("request", "route")
-"""What is never cut: it names routes."""
+_WHOLE = ("request", "route", "cost")
+"""What is never cut: names of routes, and figures."""
 
 _FIGURES = 600
 """Characters of it, at most."""
@@ -146,17 +146,9 @@ def requests(
         counted: What its requests cost.
         dead: Their dead weight, by event.
     """
-    breaks: list[dict[str, Any]] = []
-    declared: dict[int, list[dict[str, Any]]] = {}
-    for event in log.events:
-        data = event.data
-        if isinstance(data, CacheBreak):
-            breaks.append({"reason": data.reason, "at": data.at, "detail": data.detail})
-        elif isinstance(data, RequestSent):
-            declared[event.seq], breaks = breaks, []
-    for each in counted:
-        fields = request_fields(each, dead.get(each.seq))
-        yield fields | {"breaks": declared[each.seq]}
+    for each, own in zip(counted, exchanges(log.events), strict=True):
+        breaks = [{"reason": b.reason, "at": b.at, "detail": b.detail} for b in own.breaks]
+        yield request_fields(each, dead.get(each.seq)) | {"breaks": breaks}
 
 
 class Figures:
@@ -193,23 +185,24 @@ class Teller:
 
     def __init__(self, figures: Figures | None = None) -> None:
         self._figures = figures
+        self._exchanges = Exchanges()
         self._tools: dict[str, ToolSchema] = {}
-        self._number = 0
-        self._sent = -1
 
     def take(self, event: Event) -> Iterator[tuple[int, str, str]]:
         """Return what the next event says, a line each."""
         data, seq = event.data, event.seq
-        if isinstance(data, RequestSent):
-            self._number, self._sent = data.number, seq
-        elif isinstance(data, RequestHeader):
+        own = self._exchanges.take(event) if type(data) in FOLLOWED else None
+        if own is not None and own.end is None:
+            return  # It is told of when it has ended.
+        if own is not None and own.counted:
+            yield from self._request(seq, own)
+        if isinstance(data, RequestHeader):
             after = {tool.name: tool for tool in data.header.tools}
             first = data.reason == "initial" or data.head
             word = "head" if first else "tools"
             yield from ((seq, word, each) for each in _moved(self._tools, after))
             self._tools = after
         elif isinstance(data, AssistantMessage):
-            yield from self._request(seq, data.route, data.usage)
             if data.reasoning:
                 yield seq, "thinks", data.reasoning
             for call in data.calls:
@@ -218,25 +211,19 @@ class Teller:
             if data.text:
                 yield seq, "model", data.text
         elif isinstance(data, AssistantAttempt):
-            if data.usage.prompt is not None:
-                yield from self._request(seq, data.route, data.usage)
             yield seq, "failed", data.error
         elif isinstance(data, CacheKept):
-            yield from self._request(seq, data.route, data.usage)
             yield seq, "kept", "the cache, for another lifetime"
-        elif isinstance(data, CompactionSummary | CompactionFailed):
-            if data.route is not None:
-                yield from self._request(seq, data.route, data.usage)
-            if isinstance(data, CompactionSummary):
-                yield seq, "summary", data.text
-            else:
-                yield seq, "failed", f"no compaction: {data.reason}"
+        elif isinstance(data, CompactionSummary):
+            yield seq, "summary", data.text
+        elif isinstance(data, CompactionFailed):
+            yield seq, "failed", f"no compaction: {data.reason}"
         else:
             yield from ((seq, what, text) for what, text in _plain(event))
 
-    def _request(self, seq: int, route: str, usage: Usage) -> Iterator[tuple[int, str, str]]:
-        yield seq, "request", _figures(self._number, route, usage)
-        if self._figures is not None and (told := self._figures.told(self._sent)):
+    def _request(self, seq: int, own: Exchange) -> Iterator[tuple[int, str, str]]:
+        yield seq, "request", _figures(own.sent.number, own.sent.route, own.usage)
+        if self._figures is not None and (told := self._figures.told(own.event.seq)):
             yield seq, "cost", told
 
 

@@ -98,8 +98,6 @@ def check(log: SessionLog, event: Event) -> None:
                 raise refuse(log, event, f"turn {data.turn} is not open")
             if log.step is not None:
                 raise refuse(log, event, f"step {log.step} is still open")
-            if log.unanswered:
-                raise refuse(log, event, f"call {log.unanswered[0]} has no result")
         case UserMessage():
             if data.turn != log.turn:
                 raise refuse(log, event, f"turn {data.turn} is not open")

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from addendum import encoding
-from addendum.errors import LogError, UnknownEvent
-from addendum.log.events import IGNORABLE_TYPES, Event, EventData, Span, Unknown
+from addendum.errors import ContentError, LogError, UnknownEvent
+from addendum.log.events import IGNORABLE_TYPES, AssistantMessage, Event, EventData, Span, Unknown
 
 
 class _Stored(Struct, omit_defaults=True):
@@ -32,6 +32,8 @@ class _Type(Struct):
     type: str
 
 
+_NO_ITEM = "an item of the answer is no JSON object"
+
 # Read in one go; a field of `data` that is not known is refused.
 _event = msgspec.json.Decoder(Event)
 _envelope = msgspec.json.Decoder(_Stored)
@@ -44,7 +46,13 @@ _known: dict[str, type[Struct]] = {
 
 
 def encode_event(event: Event) -> bytes:
-    """Return the stored form of an event."""
+    """Return the stored form of an event.
+
+    Raises:
+        ContentError: It holds something that no reader would take.
+    """
+    if isinstance(event.data, AssistantMessage) and not _whole(event.data):
+        raise ContentError(_NO_ITEM)
     return encoding.encode(
         _Stored(
             event.seq,
@@ -70,6 +78,8 @@ def decode_event(stored: bytes) -> Event:
         return _strange(stored, error)
     if type(event.data) is Unknown:  # Named like our own word for it.
         return _strange(stored, LogError("it has no type of an event"))
+    if isinstance(event.data, AssistantMessage) and not _whole(event.data):
+        raise LogError(_NO_ITEM)
     return event
 
 
@@ -86,7 +96,9 @@ def decode_events(stored: Sequence[bytes], first: int = 0) -> list[Event]:
     """
     with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
         events = list(map(_event.decode, stored))
-        if Unknown not in set(map(_kind, events)):
+        data = [event.data for event in events]
+        answers = [each for each in data if type(each) is AssistantMessage]
+        if Unknown not in set(map(type, data)) and all(map(_whole, answers)):
             return events
     events: list[Event] = []
     for raw in stored:
@@ -98,8 +110,12 @@ def decode_events(stored: Sequence[bytes], first: int = 0) -> list[Event]:
     return events
 
 
-def _kind(event: Event) -> type:
-    return type(event.data)
+def _whole(answer: AssistantMessage) -> bool:
+    """Say whether the wire's own items, which are kept as they came, are objects at least."""
+    for item in (*answer.native, *answer.original):
+        if memoryview(item)[:1].tobytes() != b"{":
+            return False
+    return True
 
 
 def _strange(stored: bytes, problem: Exception) -> Event:

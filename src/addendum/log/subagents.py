@@ -31,7 +31,8 @@ class SubagentEnded(Logged, frozen=True, tag="subagent/ended"):
         step: Step of the call.
         call_id: The call.
         session: Id of the child session.
-        requests: Answers that the child got, those of its own children left out.
+        requests: Requests of the child that were answered, or cut off and counted by their
+            provider; those of its own children left out.
         usage: What they cost together; None where one did not say.
     """
 

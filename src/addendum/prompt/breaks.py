@@ -15,8 +15,6 @@ from msgspec import Raw, Struct, structs
 from addendum.log.events import (
     AssistantMessage,
     CacheBreak,
-    CacheKept,
-    CompactionFailed,
     CompactionSummary,
     EndSeed,
     Event,
@@ -36,12 +34,6 @@ from addendum.prompt.projector import REASONING
 from addendum.prompt.updates import plain
 
 Place: TypeAlias = Literal["tools", "system", "messages", "settings"]
-
-_ORDER = ("settings", "tools", "system", "messages", "none")
-"""Places of a break, from the front of a prompt on."""
-
-OUTSIDE_TURNS = (CompactionSummary, CompactionFailed, CacheKept)
-"""What says how a request of no turn ended; with a route if the model answered it."""
 
 _IN_PREFIX = ("provider", "model", "effort")
 """Settings that are part of what a provider caches. Temperature, output limit and stop words are
@@ -191,6 +183,9 @@ def cause(
         return "fork", ""
     if any(isinstance(event.data, RouteDowngrade) for event in events):
         return "downgrade", ""
+    if (before.context.projection, after.context.projection) == ("rebind", "dispatch"):
+        # The first change that nobody was prepared for brings the dispatcher with it.
+        return "head changed", "the dispatcher is bound from here on"
     if before.context != after.context:
         changed = [
             name
@@ -263,41 +258,6 @@ def _failed(events: Sequence[Event]) -> bool:
         if isinstance(event.data, RequestSent | UserMessage | StepEnd | TurnEnd):
             return True
     return False
-
-
-def follow(ahead: dict[str, dict[str, CacheBreak]], data: object) -> None:
-    """Follow the breaks that the coming answer on a route has to bear.
-
-    A request that nobody answered leaves its breaks to the next one.
-
-    Args:
-        ahead: Breaks since the last answer of a turn, by route and reason; the latest is the last.
-        data: What was logged next.
-    """
-    if isinstance(data, CacheBreak):
-        carry(ahead.setdefault(data.route, {}), data)
-    elif isinstance(data, AssistantMessage):
-        ahead.pop(data.route, None)
-    elif isinstance(data, OUTSIDE_TURNS) and data.route in ahead:
-        # It has filled the cache here. What breaks the bytes breaks them for the turn as well.
-        ahead[data.route] = {
-            reason: each
-            for reason, each in ahead[data.route].items()
-            if each.at != "none" and reason != "route changed"
-        }
-
-
-def carry(ahead: dict[str, CacheBreak], found: CacheBreak) -> None:
-    """Take a break in among those that are ahead.
-
-    Of two for one reason the one in front counts: what was answered last stands in front of both.
-
-    Args:
-        ahead: Breaks by reason.
-        found: The next one.
-    """
-    known = ahead.pop(found.reason, found)
-    ahead[found.reason] = min(found, known, key=lambda each: _ORDER.index(each.at))
 
 
 def reasoning_floor(events: Iterable[Event], route: str) -> int:

@@ -67,7 +67,7 @@ class Chart(Struct, frozen=True):
 
 
 def chart(requests: Sequence[Request]) -> Chart | None:
-    """Return the chart of a session's answered requests; None if no figures are known."""
+    """Return the chart of the requests that were counted; None if no figures are known."""
     known = [each for each in requests if each.usage.prompt is not None]
     if not known:
         return None

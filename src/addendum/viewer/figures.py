@@ -52,13 +52,13 @@ class Bar(Struct, frozen=True):
 
 
 def bar(requests: Sequence[Request]) -> Bar | None:
-    """Return the figures of requests; None if none of them was answered."""
-    answered = [each for each in requests if each.answer is not None]
-    if not answered:
+    """Return the figures of requests; None if none of them was answered or counted."""
+    counted = [each for each in requests if each.counted]
+    if not counted:
         return None
-    usage = total([each.usage for each in answered])
-    cost: Cost | None = summed(each.cost for each in answered)
-    missed = [each for each in answered if each.short]
+    usage = total([each.usage for each in counted])
+    cost: Cost | None = summed(each.cost for each in counted)
+    missed = [each for each in counted if each.short]
     return Bar(
         usage.prompt,
         usage.cache_read,
@@ -70,7 +70,7 @@ def bar(requests: Sequence[Request]) -> Bar | None:
         "" if cost is None else money(cost.saved),
         sum(each.short for each in missed),
         all(each.breaks for each in missed),
-        len(answered),
+        len(counted),
     )
 
 

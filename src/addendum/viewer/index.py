@@ -14,25 +14,19 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from addendum.agent.replay import known_route
-from addendum.cache.cost import Cost, price
-from addendum.cli.switch_cost import left_in_cache
+from addendum.cache.cost import Cost, left_in_cache, price
 from addendum.errors import AddendumError
 from addendum.log.events import (
-    AssistantAttempt,
-    AssistantMessage,
     CacheBreak,
-    CacheKept,
-    CompactionFailed,
-    CompactionSummary,
     EndSeed,
     Event,
     RequestHeader,
-    RequestSent,
     Rewind,
     TurnEnd,
     TurnStart,
     UserMessage,
 )
+from addendum.log.exchanges import FOLLOWED, Exchange, Exchanges
 from addendum.log.values import Usage
 from addendum.routes import Route
 
@@ -48,10 +42,10 @@ class Request(Struct):
         route: `provider:model`.
         purpose: `turn`, `compaction` or `keep-alive`.
         time: When it left, in seconds since the epoch.
-        breaks: Breaks declared for it.
+        breaks: Breaks that it bears.
         answer: Seq of its answer; None without one.
         answered: When the answer was there.
-        usage: What the provider counted.
+        usage: What the provider counted, of an answer that was cut off as well.
         left: Tokens that the request before it on this route left in the cache, at most this
             prompt; None if that is not known.
         cost: What it cost; None if that is not known.
@@ -70,6 +64,11 @@ class Request(Struct):
     usage: Usage = Usage()
     left: int | None = None
     cost: Cost | None = None
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is one to add up: it was answered, or its provider counted it."""
+        return self.answer is not None or self.usage.prompt is not None
 
     @property
     def short(self) -> int:
@@ -114,7 +113,7 @@ class Index:
         self.title = ""
         self.parent: str | None = None
         self._seqs: list[int] = []
-        self._breaks: dict[str, list[CacheBreak]] = {}
+        self._exchanges = Exchanges()
         self._latest: dict[str, Request] = {}
 
     def read(self, events: Sequence[Event]) -> None:
@@ -158,6 +157,13 @@ class Index:
 
     def _take(self, event: Event) -> None:
         data = event.data
+        if type(data) in FOLLOWED:
+            found = self._exchanges.take(event)
+            if found is not None and found.end is None:
+                self._sent(found)
+            elif found is not None:
+                self._ended(found, event)
+            return
         match data:
             case TurnStart():
                 self.turns = data.turn
@@ -173,45 +179,38 @@ class Index:
                 self.parent = data.parent
             case RequestHeader():
                 self.headers.append(event.seq)
-            case CacheBreak():
-                self._breaks.setdefault(data.route, []).append(data)
-            case RequestSent():
-                self._seqs.append(event.seq)
-                self.requests.append(
-                    Request(
-                        data.number,
-                        event.seq,
-                        data.turn,
-                        data.step,
-                        data.route,
-                        data.purpose,
-                        event.time / 1000,
-                        tuple(self._breaks.get(data.route, ())),
-                    )
-                )
-            case AssistantMessage() | CacheKept():
-                self._answered(event, data.usage)
-            case CompactionSummary() | CompactionFailed() if data.route is not None:
-                self._answered(event, data.usage)
-            case AssistantAttempt() if self.requests:
-                self.requests[-1].answered = None
             case _:
                 pass
 
-    def _answered(self, event: Event, usage: Usage) -> None:
-        if not self.requests:
-            return
-        own = self.requests[-1]
-        own.answer, own.answered, own.usage = event.seq, event.time / 1000, usage
-        if own.purpose != "keep-alive":
-            # What was declared for the next request is ahead still.
-            self._breaks.pop(own.route, None)
+    def _sent(self, found: Exchange) -> None:
+        event, sent = found.event, found.sent
+        self._seqs.append(event.seq)
+        self.requests.append(
+            Request(
+                sent.number,
+                event.seq,
+                sent.turn,
+                sent.step,
+                sent.route,
+                sent.purpose,
+                event.time / 1000,
+                found.breaks,
+            )
+        )
+
+    def _ended(self, found: Exchange, end: Event) -> None:
+        own, usage = self.requests[-1], found.usage
+        own.usage = usage
         route = route_named(own.route)
         if route is not None:
             own.cost = price(route, usage, own.time)
-            before = self._latest.get(own.route)
-            if before is not None and usage.prompt is not None:
-                left, _ = left_in_cache(before.usage, route.cache)
-                own.left = None if left is None else min(left, usage.prompt)
+        if not found.answered:
+            # What was counted until it was cut off need not be all that was read.
+            return
+        own.answer, own.answered = end.seq, end.time / 1000
+        before = self._latest.get(own.route)
+        if route is not None and before is not None and usage.prompt is not None:
+            left, _ = left_in_cache(before.usage, route.cache)
+            own.left = None if left is None else min(left, usage.prompt)
         if own.purpose == "turn":
             self._latest[own.route] = own
