@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from tests.agent.stage import stage
 from tests.agent.trouble import WIRES, answering, attempt, one_line, world
 
 from addendum import Agent
@@ -16,6 +18,7 @@ from addendum.agent.results import Notice, TurnDone
 from addendum.errors import (
     AddendumError,
     ConfigurationError,
+    ProviderError,
     ProviderRefused,
     StreamBroken,
     UnknownRoute,
@@ -24,6 +27,7 @@ from addendum.lab.aws_frames import frame
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import AssistantMessage, CacheBreak, TurnEnd
 from addendum.routes import resolve
+from addendum.wire.transport import Transport, TransportSettings
 
 pytestmark = pytest.mark.anyio
 
@@ -462,3 +466,28 @@ async def test_reasoning_that_is_refused_twice_is_an_error(tmp_path: Path) -> No
             assert isinstance(error, AddendumError) and "signature" in one_line(error)
             assert [each.status for each in here.lab.captures] == [200, 400, 400]
         await here.usable()
+
+
+@pytest.mark.parametrize("there", ["openai:gpt-4.1", "openai-chat:gpt-4.1"])
+async def test_an_address_gets_no_key_of_another_provider(
+    there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-another")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    asked: list[tuple[str, str]] = []
+
+    def handler(request: httpx2.Request) -> httpx2.Response:
+        asked.append((request.url.host, request.headers.get("authorization", "")))
+        return httpx2.Response(400, json={"error": {"message": "not now"}})
+
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(handler))
+    transport = Transport(TransportSettings(retries=0), client=client)
+    async with stage() as here:
+        async with here.agent(CLAUDE, transport=transport).open("s", store=here.store) as session:
+            with pytest.raises(ProviderError):
+                await session.run("one")
+            session.use(there)
+            with pytest.raises(ProviderError):
+                await session.run("two")
+    await client.aclose()
+    assert asked == [("127.0.0.1", ""), ("api.openai.com", "Bearer key-of-another")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.agent.stage import (
 from tests.property.judging import count, rules
 
 from addendum import Compaction, Settings
+from addendum.agent.compaction import reported_size
 from addendum.agent.replay import replay
 from addendum.agent.results import Notice, StreamEvent, TextPiece
 from addendum.agent.session import Session
@@ -215,6 +217,39 @@ async def test_a_summary_that_is_none_leaves_the_session_as_it_was(
             assert failed[0].usage.prompt
             assert breaks(session) == [("attempt failed", "messages")]
         assert here.judged(CLAUDE).totals.undeclared_misses == 0
+
+
+async def test_one_that_gave_no_summary_is_not_paid_for_at_every_turn() -> None:
+    texts = [f"{LONGER}{number}" for number in range(30)]
+    script = Script(tuple(ScriptStep(text, (Entry(text="so"),), summary=" ") for text in texts))
+    async with stage(script) as here:
+        agent = here.agent(CLAUDE)
+        async with here.open(agent) as session:
+            await session.run(texts[0])
+            size = session.sent[-1].usage.prompt or 0
+            window = 2 * size
+            agent.compaction = Compaction(at=0.5, window=window, keep_turns=0)
+            for text in texts[1:15]:
+                told = (await session.run(text)).notices
+                if said := [line for line in told if line.startswith("not compacted")]:
+                    assert "the model gave no summary" in said[0]
+                    assert "tried again from" in said[0]
+        # Also in a process that knows only the log.
+        async with here.open(agent) as session:
+            for text in texts[15:28]:
+                await session.run(text)
+            events = session.log.events
+            failed = [each.seq for each in events if isinstance(each.data, CompactionFailed)]
+            sizes = [reported_size(events[:seq]) or 0 for seq in failed]
+            assert len(sizes) == 2
+            for before, after in pairwise(sizes):
+                assert after >= before + (window - before) // 2
+            # Another model may do better.
+            session.use(here.agent(PLAIN).route)
+            await session.run(texts[28])
+            await session.run(texts[29])
+            assert purposes(session).count("compaction") == len(failed) + 1
+        assert here.refused() == []
 
 
 @pytest.mark.parametrize("route", [CLAUDE, CLAUDE + "+by-reference", DEEPSEEK])

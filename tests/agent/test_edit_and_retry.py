@@ -160,8 +160,14 @@ async def test_a_message_that_waited_for_a_summary_is_kept_when_it_is_stopped() 
 async def test_what_cannot_be_said_cuts_nothing(text: str) -> None:
     async with stage() as here:
         async with here.open(here.agent(CLAUDE)) as session:
-            with pytest.raises(ConfigurationError, match="cannot rewind 1 turns"):
+            with pytest.raises(
+                ConfigurationError, match="no message to ask again: nothing was said"
+            ):
                 await session.retry()
+            with pytest.raises(
+                ConfigurationError, match="cannot rewind 1 turn; the model sees none"
+            ):
+                await session.rewind()
             await session.run("one")
             await session.run("two")
             await session.rewind()

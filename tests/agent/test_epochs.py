@@ -310,7 +310,7 @@ async def test_servers_that_come_to_a_rebinding_session_end_the_rebinding() -> N
                 await session.tools.disable("github")
                 await session.run(f"off {turn}")
             assert session.sent[-1].context.projection == "dispatch"
-            assert breaks(session) == [("settings changed", "tools")]
+            assert breaks(session) == [("head changed", "tools")]
         assert here.judged(CHAT).totals.undeclared_misses == 0
 
 
@@ -354,8 +354,7 @@ async def test_names_of_another_form_of_calls_stay_known_to_the_judge() -> None:
             await session.run('/call tool_search {"query":"t0"}')
             await session.run('/call call_tool {"nam":"t0"}')
             await session.run('/call call_tool {"name":"nowhere","arguments":{}}')
-            agent.base_url = here.lab.base_url("anthropic")
-            session.use(CLAUDE)
+            session.use(here.agent(CLAUDE).route)
             await session.run("three")
             called = [
                 block["name"]

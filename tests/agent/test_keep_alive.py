@@ -102,3 +102,22 @@ async def test_one_that_fails_changes_nothing() -> None:
             assert not any(isinstance(each, CacheKept) for each in data(session))
             await session.run("two")
         assert here.judged(CHAT).totals.undeclared_misses == 0
+
+
+async def test_what_was_cut_or_summed_up_since_is_not_kept() -> None:
+    async with stage() as here, here.open(here.agent(CLAUDE)) as session:
+        for text in ("one " * 200, "two " * 400, "three"):
+            await session.run(text)
+        await session.rewind(2)
+        price = session.keep_alive_price()
+        assert price.tokens == session.sent[0].usage.prompt
+        assert (await session.keep_alive()).cache_read == price.tokens
+        await session.run("four")
+        assert session.keep_alive_price().tokens == session.sent[-1].usage.prompt
+        await session.compact("In short.")
+        with pytest.raises(ConfigurationError, match="nothing in the cache any more"):
+            await session.keep_alive()
+        await session.run("five")
+        price = session.keep_alive_price()
+        assert price.tokens == session.sent[-1].usage.prompt
+        assert (await session.keep_alive()).cache_read == price.tokens

@@ -26,6 +26,7 @@ from addendum.log.events import (
     RequestSent,
     SystemMessage,
 )
+from addendum.routes import resolve
 from addendum.stores import MemoryStore
 from addendum.tools.history import ToolHistory
 
@@ -244,8 +245,7 @@ async def test_case_27_series_start_with_a_later_prompt(later: str) -> None:
         assert prompts(talk.session) == ["You help most.", ""]
         assert system(talk) == ("You help most.", [])
         # A route that reads one prompt reads the same one.
-        talk.session.agent.base_url = talk.lab.base_url(later.split(":")[0])
-        talk.session.use(later)
+        talk.session.use(resolve(later, base_url=talk.lab.base_url(later.split(":")[0])))
         events = await talk.say("five")
         assert of(events, SystemMessage) == []
         if later == CHAT:

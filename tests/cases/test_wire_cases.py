@@ -46,6 +46,7 @@ from addendum.log.events import (
 )
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Header, ToolAddition
+from addendum.routes import resolve
 from addendum.tools.functions import FunctionTool
 
 pytestmark = pytest.mark.anyio
@@ -177,9 +178,8 @@ async def test_case_75_route_without_updates(route: str) -> None:
         await talk.say("one")
         await talk.say("two", "a b")
         await talk.say("three", "a b c")
-        talk.session.agent.base_url = talk.lab.base_url(route.split(":")[0])
         talk.session.agent.tool_changes = "rebind"
-        talk.session.use(route)
+        talk.session.use(resolve(route, base_url=talk.lab.base_url(route.split(":")[0])))
         await talk.say("four", "a c")
         body = talk.bodies[-1]
         spoken = [message for message in body["messages"] if message["role"] != "system"]

@@ -306,3 +306,18 @@ async def test_a_closed_store_says_so(store: AnyStore) -> None:
         with pytest.raises(StoreError) as caught:
             await call
         assert "is closed; open" in one_line(caught)
+
+
+async def test_a_session_and_what_it_begins_with_are_written_together(store: AnyStore) -> None:
+    lease = await store.acquire("child", parent="s", events=events(0, 3))
+    (row,) = await store.sessions()
+    assert (row.id, row.parent, row.events) == ("child", "s", 3)
+    await store.append(lease, 3, events(3, 4))
+    assert await store.read("child") == events(0, 4)
+    await store.release(lease)
+    with pytest.raises(Conflict, match="4 events") as caught:
+        await store.acquire("child", events=events(0, 1))
+    one_line(caught)
+    assert await store.read("child") == events(0, 4)
+    # Nobody holds it since.
+    await store.release(await store.acquire("child"))

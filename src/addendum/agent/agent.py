@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from addendum.agent.session import Session
 from addendum.errors import ConfigurationError, SessionBusy, StoreError
 from addendum.log.events import FORMAT, SessionStart
 from addendum.log.session_log import SessionLog
-from addendum.log.store import Lease, Store
+from addendum.log.store import Lease, Store, held, new_id
 from addendum.routes import (
     Route,
     TailChoice,
@@ -131,7 +130,8 @@ class Agent:
         compaction: When a session is compacted by itself, between turns and between the steps of
             a long one. None: only when `Session.compact` is called.
         catalogue: A file of pinned definitions, for many machines that share one head.
-        base_url: Another address for the route.
+        base_url: Another address for the route's provider. A route of another provider, which a
+            session goes on with, has its own: a key goes to no address it was not meant for.
         record: Keep each request's bytes in `session.sent`, for whoever judges them.
         transport: Carries requests; one of its own if None.
         pool: Connections to MCP servers; the event loop's own if None.
@@ -173,6 +173,7 @@ class Agent:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.base_url = base_url
+        self.provider = _provider(route)
         self.route = self.resolve(route)
         self.instructions = encoding.clean(instructions)
         self.conversation_instructions = encoding.clean(conversation_instructions)
@@ -225,13 +226,14 @@ class Agent:
         )
 
     def resolve(self, route: str | Route) -> Route:
-        """Return the route that a name means, at this agent's address, with what was probed there.
+        """Return the route that a name means, with what was probed there.
 
-        A ready route stays as it is.
+        A ready route stays as it is. The agent's address is that of its own provider only.
         """
         if isinstance(route, Route):
             return route
-        named = resolve(route, base_url=self.base_url)
+        own = _provider(route) == self.provider
+        named = resolve(route, base_url=self.base_url if own else None)
         return overlaid(named, read(named))
 
     @property
@@ -284,15 +286,30 @@ class Agent:
             kept = await open_store(DEFAULT_URL if store is None else store)
             if kept is not store:
                 stack.push_async_callback(kept.aclose)
-            lease = await kept.acquire(name)
-            stack.push_async_callback(_release, kept, lease)
-            log = SessionLog(name, clock=lambda: int(self.clock() * 1000))
+            lease = await stack.enter_async_context(held(kept, name))
+            log = self.new_log(name)
             # By pages: what was read of one is gone when the next comes.
             while page := await kept.read(name, len(log), limit=_PAGE):
                 log.extend(page)
             if not len(log):
                 excluded = tuple(sorted(set(exclude)))
                 log.append(SessionStart(name, FORMAT, self.digest, parent, excluded))
+            yield await stack.enter_async_context(self.drive(log, kept, lease))
+
+    def new_log(self, session: str) -> SessionLog:
+        """Return an empty log that reads this agent's clock."""
+        return SessionLog(session, clock=lambda: int(self.clock() * 1000))
+
+    @asynccontextmanager
+    async def drive(self, log: SessionLog, store: Store, lease: Lease) -> AsyncGenerator[Session]:
+        """Drive the session of a log that was read; most want `open` or `Session.fork`.
+
+        Args:
+            log: Its log, as the store has it.
+            store: Where it is kept.
+            lease: The right to append to it; whoever took it gives it back.
+        """
+        async with AsyncExitStack() as stack:
             transport = self.transport
             if transport is None:
                 transport = await stack.enter_async_context(Transport())
@@ -300,7 +317,7 @@ class Agent:
                 self.tools,
                 self.servers,
                 pool=self.pool or default_pool(),
-                store=kept,
+                store=store,
                 pins=self.pins,
                 exclude=excluded_by(log),
             )
@@ -308,8 +325,8 @@ class Agent:
             session: Session | None = None
             try:
                 async with _task_group() as tasks:
-                    tasks.start_soon(_renewed, kept, lease)
-                    session = Session(self, log, registry, transport, kept, lease, tasks)
+                    tasks.start_soon(_renewed, store, lease)
+                    session = Session(self, log, registry, transport, store, lease, tasks)
                     try:
                         await session.begin()
                         yield session
@@ -320,6 +337,10 @@ class Agent:
                 if session is not None:
                     with anyio.CancelScope(shield=True):
                         await session.end()
+
+
+def _provider(route: str | Route) -> str:
+    return route.provider if isinstance(route, Route) else route.partition(":")[0]
 
 
 @asynccontextmanager
@@ -351,13 +372,3 @@ async def _renewed(store: Store, lease: Lease) -> None:
             return  # The next append says so.
         except StoreError:
             continue  # Locked or full: the lease lasts for longer than one attempt.
-
-
-async def _release(store: Store, lease: Lease) -> None:
-    with anyio.CancelScope(shield=True):
-        await store.release(lease)
-
-
-def new_id() -> str:
-    """Return a new session id: sorts by time, and is easy to type the beginning of."""
-    return f"{int(time.time()):x}-{uuid.uuid4().hex[:6]}"

@@ -43,7 +43,15 @@ if TYPE_CHECKING:
     from addendum.agent.session import Session
     from addendum.routes import Route
 
-_CUT_SHORT = frozenset({"max_tokens", "length", "max_output_tokens", "MAX_TOKENS"})
+_CUT_SHORT = frozenset(
+    {
+        "max_tokens",
+        "model_context_window_exceeded",
+        "length",
+        "max_output_tokens",
+        "MAX_TOKENS",
+    }
+)
 """Reasons for which an answer ended, in the wires' words, that make it no whole summary."""
 
 
@@ -83,6 +91,14 @@ class Compaction(Struct, frozen=True):
         Raises:
             ConfigurationError: The model's window is not known and was not given.
         """
+        return int(self.room(route) * self.at)
+
+    def room(self, route: Route) -> int:
+        """Return the tokens of prompt and output that the model of a route takes.
+
+        Raises:
+            ConfigurationError: That is not known and was not given.
+        """
         window = self.window or route.window
         if not window:
             raise ConfigurationError(
@@ -90,7 +106,7 @@ class Compaction(Struct, frozen=True):
                 "say Compaction(window=...) in tokens",
                 route=route.name,
             )
-        return int(window * self.at)
+        return window
 
 
 def reported_size(events: Sequence[Event]) -> int | None:
@@ -105,6 +121,31 @@ def reported_size(events: Sequence[Event]) -> int | None:
         if isinstance(event.data, AssistantMessage):
             usage = event.data.usage
             return None if usage.prompt is None else usage.prompt + (usage.output or 0)
+    return None
+
+
+def next_attempt(events: Sequence[Event], route: Route, window: int) -> int | None:
+    """Return where a session is compacted by itself again, if the model last gave no summary.
+
+    Such an answer is paid for like any other, so it is not asked for at every turn: half of the
+    room that was left is used up first, and what fits no more is compacted in any case.
+
+    Args:
+        events: The session's log.
+        route: The route; what another model gave says nothing of this one.
+        window: Tokens of prompt and output that the model takes.
+
+    Returns:
+        The tokens; None if nothing was tried since a part of the log was replaced, or the request
+        failed, which costs nothing.
+    """
+    for event in reversed(events):
+        data = event.data
+        if isinstance(event.surface_op, Span) and not isinstance(data, SystemMessage):
+            return None
+        if isinstance(data, CompactionFailed) and data.route == route.name:
+            size = reported_size(events[: event.seq]) or 0
+            return size + max(window - size, window // 10) // 2
     return None
 
 
@@ -160,6 +201,10 @@ class Automatic:
         keep = wanted.keep_turns + within
         if size is None or size < limit:
             return
+        window = wanted.room(session.route)
+        limit = next_attempt(session.log.events, session.route, window) or limit
+        if size < limit:
+            return
         if not any(
             isinstance(node.data, AssistantMessage)
             for node in replaceable(session.log.surface.nodes, keep)
@@ -169,7 +214,15 @@ class Automatic:
         self._emit(Notice(f"compacting: {size:,} tokens, from {limit:,} on"))
         try:
             await compact(session, None, keep, emit=self._emit, figures=self._figures)
-        except (ProviderError, NoSummary, UnsupportedContent, LimitReached) as error:
+        except NoSummary as error:
+            again = next_attempt(session.log.events, session.route, window)
+            self._emit(
+                Notice(
+                    f"not compacted: {error}; it is tried again from {again:,} tokens on, "
+                    "or by session.compact()"
+                )
+            )
+        except (ProviderError, UnsupportedContent, LimitReached) as error:
             self._emit(Notice(f"not compacted: {error}"))
 
     async def make_room(self, error: ProviderError) -> None:

@@ -15,8 +15,10 @@ from addendum.agent.epochs import outside_turns
 from addendum.agent.exchange import ask
 from addendum.cache.cost import again, left_in_cache
 from addendum.errors import ConfigurationError
-from addendum.log.events import AssistantMessage, CacheKept
+from addendum.log.events import AssistantMessage, CacheKept, Span
+from addendum.log.session_log import SessionLog
 from addendum.log.values import Usage
+from addendum.routes import Route
 from addendum.routes.prices import prices
 
 if TYPE_CHECKING:
@@ -52,18 +54,10 @@ def quote(session: Session) -> KeepAlive:
     """
     route, now = session.route, session.agent.clock()
     context, idle = session.requests.recorded(route.name), session.requests.idle(route.name)
-    last = next(
-        (
-            event.data
-            for event in reversed(session.log.events)
-            if isinstance(event.data, AssistantMessage) and event.data.route == route.name
-        ),
-        None,
-    )
-    if context is None or idle is None or last is None:
+    if context is None or idle is None:
         raise ConfigurationError("nothing was sent here yet; there is no cache to keep")
     seconds = route.cache.lifetime(context.ttl)
-    held, _ = left_in_cache(last.usage, route.cache)
+    held = _readable(session.log, route)
     if not seconds or route.cache.kind == "none" or not context.caching:
         raise ConfigurationError(
             f"{route.full_name} has no cache of a known lifetime to keep", route=route.name
@@ -77,6 +71,22 @@ def quote(session: Session) -> KeepAlive:
     due = min(every, max(0.0, every - idle))
     lost = again(route, held, held, now, hour=context.ttl == "1h")
     return KeepAlive(held, due, every, read, lost)
+
+
+def _readable(log: SessionLog, route: Route) -> int | None:
+    """Return the tokens in the cache that a request of now reads; None if they are not known.
+
+    That is what the last request left in whose time nothing was said that was cut or summed up
+    since.
+    """
+    cut = len(log)
+    for event in reversed(log.events):
+        if isinstance(event.surface_op, Span):
+            cut = min(cut, event.surface_op.start)
+        elif isinstance(event.data, AssistantMessage) and event.data.route == route.name:
+            if event.seq < cut:
+                return left_in_cache(event.data.usage, route.cache)[0]
+    return 0
 
 
 async def keep(session: Session) -> Usage:

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from addendum.errors import ConfigurationError
-from addendum.log.events import Rewind, Span, SystemMessage, TurnEnd, TurnStart, UserMessage
+from addendum.log.events import Rewind, SystemMessage, TurnStart, UserMessage
 from addendum.log.session_log import SessionLog
 
 
@@ -41,10 +41,10 @@ def newest(log: SessionLog, turns: int) -> Live:
         ConfigurationError: There are not so many.
     """
     found = live_turns(log)
-    if turns < 1 or turns > len(found):
+    if not 0 < turns <= len(found):
+        what = f"{turns} turn" if turns == 1 else f"{turns} turns"
         raise ConfigurationError(
-            f"cannot rewind {turns} turns; the conversation has {len(found)}",
-            session=log.session,
+            f"cannot rewind {what}; the model sees {len(found) or 'none'}", session=log.session
         )
     return found[-turns]
 
@@ -69,7 +69,7 @@ def last_said(log: SessionLog) -> Live:
     """Return the turn of the last message.
 
     Raises:
-        ConfigurationError: There is none, or it was lost with the process that took it.
+        ConfigurationError: The model sees none, or it was lost with the process that took it.
     """
     for event in reversed(log.events):
         if isinstance(event.data, TurnStart):
@@ -79,28 +79,14 @@ def last_said(log: SessionLog) -> Live:
             )
         if isinstance(event.data, UserMessage | Rewind):
             break
-    return newest(log, 1)
-
-
-def end_of(log: SessionLog, turn: int) -> int:
-    """Return the last seq of a turn and of what followed it, until the next began or one was cut.
-
-    Raises:
-        ConfigurationError: There was no such turn.
-    """
-    if turn == log.turn:
-        return len(log) - 1
-    found = False
-    for event in log.events:
-        if isinstance(event.data, TurnEnd) and event.data.turn == turn:
-            found = True
-        elif found and (isinstance(event.data, TurnStart) or isinstance(event.surface_op, Span)):
-            return event.seq - 1
+    found = live_turns(log)
     if not found:
         raise ConfigurationError(
-            f"there was no turn {turn}; the newest is {log.turns}", session=log.session
+            "there is no message to ask again: nothing was said yet, or all was cut or summed up; "
+            "say it anew",
+            session=log.session,
         )
-    return len(log) - 1
+    return found[-1]
 
 
 def cut(log: SessionLog, first: Live, reason: Literal["rewind", "edit", "retry"] = "rewind") -> int:

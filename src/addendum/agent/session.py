@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
-import anyio
 from anyio.abc import TaskGroup
 
 from addendum.agent.approval import KINDS, Consent, Decisions, Pending, pending
@@ -16,6 +15,7 @@ from addendum.agent.discovery import Found, binds_search, searched
 from addendum.agent.downgrades import Downgrades
 from addendum.agent.early import Early
 from addendum.agent.epochs import coming
+from addendum.agent.forking import fork
 from addendum.agent.keeping import KeepAlive, keep, quote
 from addendum.agent.lifetime import consolidates
 from addendum.agent.outputs import Outputs
@@ -23,13 +23,14 @@ from addendum.agent.prompts import SessionPrompts
 from addendum.agent.redefinition import Redefinitions
 from addendum.agent.requests import Requests, Sent
 from addendum.agent.results import StreamEvent, TurnResult
-from addendum.agent.rewinding import cut, end_of, last_said, newest, numbered
+from addendum.agent.rewinding import cut, last_said, newest, numbered
 from addendum.agent.step import StepInput
 from addendum.agent.streaming import streamed
-from addendum.agent.tools import SessionTools
+from addendum.agent.switch_cost import SwitchCost, switch_cost
+from addendum.agent.tools import SessionTools, switched
 from addendum.agent.turn import Turn
-from addendum.errors import ConfigurationError, Conflict
-from addendum.log.events import RequestContext, ToolPolicy, ToolResult, ToolSwitch
+from addendum.errors import ConfigurationError
+from addendum.log.events import RequestContext, ToolPolicy, ToolResult
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store
 from addendum.log.values import Config, ToolSchema, Usage
@@ -107,16 +108,13 @@ class Session:
         if log.asked is None:
             log.close_open()
         before = log.header
-        switches = [event.data for event in log.rare if isinstance(event.data, ToolSwitch)]
+        by_hand = switched(log)
         on = {spec.name: spec.on for spec in self.agent.servers}
-        for each in switches:
-            if each.kind == "server" and on.get(each.name) != each.on:
+        for name, switched_on in by_hand.servers.items():
+            if on.get(name) != switched_on:
                 # Behind the others, as when it was switched.
-                on.pop(each.name, None)
-                on[each.name] = each.on
-        tools = {each.name: each for each in switches if each.kind == "tool"}
-        added = {name: each.tool for name, each in tools.items() if each.on and each.tool}
-        removed = [name for name, each in tools.items() if not each.on]
+                on.pop(name, None)
+                on[name] = switched_on
         if missing := set(self.agent.disabled) - set(log.disabled):
             log.append(ToolPolicy(tuple(sorted({*log.disabled, *missing}))))
         if before is None:
@@ -128,12 +126,13 @@ class Session:
             for name in on:
                 if name in registry.server_names:
                     await (registry.enable(name) if on[name] else registry.disable(name))
-            registry.restore((), (), added, removed)
+            registry.restore((), (), by_hand.added, by_hand.removed)
         else:
             header = before.header
             if any(tool.name == TOOL_SEARCH_NAME for tool in header.tools):
                 registry.bind_search(self._search)
-            registry.restore(header.tools, [name for name in on if on[name]], added, removed)
+            servers = [name for name in on if on[name]]
+            registry.restore(header.tools, servers, by_hand.added, by_hand.removed)
             self.redefinitions.follow(log)
         await self.flush()
 
@@ -414,6 +413,13 @@ class Session:
                 return event.data.text
         raise ConfigurationError(f"no call {call_id!r} has a result here", session=self.id)
 
+    def switch_cost(self) -> SwitchCost:
+        """Return what the switches since the last request cost at the next one.
+
+        No turn may run; `addendum tools ID --what-if` asks of switches that nobody made.
+        """
+        return switch_cost(self)
+
     def keep_alive_price(self) -> KeepAlive:
         """Return what keeping the cache takes: tokens, money, and when the next request is due.
 
@@ -440,11 +446,13 @@ class Session:
         """Make what is active at the next request the session's new head; a declared break."""
         self.new_head = True
 
-    @asynccontextmanager
-    async def fork(
+    def fork(
         self, session_id: str | None = None, *, turn: int | None = None
-    ) -> AsyncGenerator[Session]:
+    ) -> AbstractAsyncContextManager[Session]:
         """Open a child that shares all so far, or up to a turn's end, and then goes its own way.
+
+        It has its parent's tools, switches, route and texts; a function that was added by hand runs
+        in it too. With `turn`, it has the tools and switches of that time.
 
         Args:
             session_id: The child's id; a random one if None.
@@ -453,28 +461,9 @@ class Session:
 
         Raises:
             ConfigurationError: There was no such turn, or there is a session with this id.
+            StoreError: It could not be written; there is no child.
         """
-        from addendum.agent.agent import new_id
-
-        name = new_id() if session_id is None else session_id
-        upto = None if turn is None else end_of(self.log, turn)
-        lease = await self.store.acquire(name, parent=self.id)
-        try:
-            await self.log.fork(name, upto).flush(self.store, lease)
-        except Conflict:
-            raise ConfigurationError(
-                f"there is a session {name!r} already; use another id"
-            ) from None
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self.store.release(lease)
-        async with self.agent.open(name, store=self.store) as session:
-            session.use(self.route)
-            session.instructions = self.instructions
-            session.conversation_instructions = self.conversation_instructions
-            session.turn_instructions = self.turn_instructions
-            session.registry.hand_over(self.registry)
-            yield session
+        return fork(self, session_id, turn)
 
     @contextlib.contextmanager
     def _one_at_a_time(self, *, deciding: bool = False) -> Generator[None]:

@@ -15,7 +15,7 @@ from addendum.log.events import RequestContext, ServerInstructions, UserMessage
 from addendum.log.headers import log_header, log_prompt, moved_since_request, tools_changed
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Header, ToolSchema
-from addendum.tools.history import HistoryFold
+from addendum.tools.history import HistoryFold, declarations
 
 
 class StepInput(Struct, frozen=True):
@@ -67,10 +67,7 @@ def log_step(log: SessionLog, given: StepInput, text: str | None) -> bool:
     assert turn is not None and step is not None
     header = Header(given.config, given.active)
     # A list that held nothing has no place for a placeholder: the first tools change its front.
-    native = given.context.projection in ("in-history", "addition-only")
-    new_head = given.new_head or (
-        native and log.header is not None and not log.header.header.tools and bool(given.active)
-    )
+    new_head = given.new_head or (bool(given.active) and _declares_nothing(log, given))
     series = given.series or new_head or moved_since_request(log)
     rewritten = log_prompt(
         log,
@@ -97,6 +94,20 @@ def log_step(log: SessionLog, given: StepInput, text: str | None) -> bool:
             found=lambda: _untold(log, given),
         )
     return new_head
+
+
+def _declares_nothing(log: SessionLog, given: StepInput) -> bool:
+    """Return whether requests on a native route have no tool in front, not even one that left."""
+    context, last = given.context, log.header
+    if context.projection not in ("in-history", "addition-only"):
+        return False
+    if last is None or last.header.tools:
+        return False
+    if context.removals == "omit":
+        return True
+    history = HistoryFold() if given.history is None else given.history
+    told = history.read(log.rare)
+    return not (history.head if context.definitions == "by-value" else declarations(told))
 
 
 def _untold(log: SessionLog, given: StepInput) -> tuple[str, ...]:

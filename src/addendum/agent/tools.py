@@ -2,20 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from addendum.errors import ConfigurationError
 from addendum.log.approvals import ToolRedefined
 from addendum.log.events import ToolPolicy, ToolSwitch
+from addendum.log.session_log import SessionLog
+from addendum.log.values import ToolSchema
 from addendum.prompt.updates import plain
 from addendum.tools.functions import as_tool
 from addendum.tools.registry import AnyTool
 
 if TYPE_CHECKING:
     from addendum.agent.session import Session
+
+
+class Switched(Struct, frozen=True):
+    """What was switched by hand, by a log.
+
+    Attributes:
+        servers: Servers in the order in which they were switched last, and whether they are on.
+        added: Functions that were added and are there, in their order.
+        removed: Functions that were removed and are not there.
+    """
+
+    servers: Mapping[str, bool]
+    added: Mapping[str, ToolSchema]
+    removed: Collection[str]
+
+
+def switched(log: SessionLog) -> Switched:
+    """Return what was switched by hand so far."""
+    servers: dict[str, bool] = {}
+    added: dict[str, ToolSchema] = {}
+    removed: set[str] = set()
+    for event in log.rare:
+        data = event.data
+        if not isinstance(data, ToolSwitch):
+            continue
+        if data.kind == "server":
+            if servers.get(data.name) != data.on:
+                servers.pop(data.name, None)
+                servers[data.name] = data.on
+        elif data.on and data.tool is not None:
+            # One that replaces another has its place.
+            added[data.name] = data.tool
+            removed.discard(data.name)
+        elif not data.on:
+            added.pop(data.name, None)
+            removed.add(data.name)
+    return Switched(servers, added, removed)
 
 
 class SessionTools:

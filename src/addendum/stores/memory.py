@@ -44,6 +44,7 @@ class MemoryStore:
         parent: str | None = None,
         tenant: str | None = None,
         user: str | None = None,
+        events: Sequence[bytes] = (),
     ) -> Lease:
         """Take the session's lease.
 
@@ -53,9 +54,11 @@ class MemoryStore:
             parent: Of a session that is made: the one it was forked from.
             tenant: Of a session that is made: a free label.
             user: Of a session that is made: a free label.
+            events: What a session that is made begins with: written with it, or neither is.
 
         Raises:
             ConfigurationError: The id breaks the rule.
+            Conflict: There are to be first events, and there is a session of this id.
             SessionBusy: It is held already.
             SessionMissing: There is none and `create` is false.
         """
@@ -66,8 +69,10 @@ class MemoryStore:
         if kept is None:
             if not create:
                 raise leases.missing(session)
-            row = SessionRow(session, time, time, 0, parent, tenant, user)
-            kept = self._sessions[session] = _Kept(row, [])
+            row = SessionRow(session, time, time, len(events), parent, tenant, user)
+            kept = self._sessions[session] = _Kept(row, list(map(_copied, events)))
+        elif events:
+            raise leases.conflict(session, 0, len(kept.events))
         standing = kept.standing
         if standing and standing.nonce is not None:
             raise leases.busy(session, standing, time)
@@ -105,8 +110,7 @@ class MemoryStore:
         kept = self._held(lease)
         if len(kept.events) != expected:
             raise leases.conflict(lease.session, expected, len(kept.events))
-        # The encoder leaves room behind what it wrote, up to half of it; a copy has none.
-        kept.events.extend(bytes(memoryview(event)) for event in events)
+        kept.events.extend(map(_copied, events))
         kept.row = msgspec.structs.replace(kept.row, updated=leases.now(), events=len(kept.events))
 
     async def read(self, session: str, start: int = 0, *, limit: int | None = None) -> list[bytes]:
@@ -183,3 +187,8 @@ class MemoryStore:
         if standing.nonce is None:
             raise leases.lost(lease, standing)
         return kept
+
+
+def _copied(event: bytes) -> bytes:
+    """Return a copy: the encoder leaves room behind what it wrote, up to half of it."""
+    return bytes(memoryview(event))

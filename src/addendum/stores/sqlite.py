@@ -113,6 +113,7 @@ class SqliteStore:
         parent: str | None = None,
         tenant: str | None = None,
         user: str | None = None,
+        events: Sequence[bytes] = (),
     ) -> Lease:
         """Take the session's lease, or take it over from a holder that is gone.
 
@@ -122,9 +123,11 @@ class SqliteStore:
             parent: Of a session that is made: the one it was forked from.
             tenant: Of a session that is made: a free label.
             user: Of a session that is made: a free label.
+            events: What a session that is made begins with: written with it, or neither is.
 
         Raises:
             ConfigurationError: The id breaks the rule.
+            Conflict: There are to be first events, and there is a session of this id.
             SessionBusy: Another living writer holds it; the message names the holder.
             SessionMissing: There is none and `create` is false.
         """
@@ -133,13 +136,18 @@ class SqliteStore:
 
         def work(db: sqlite3.Connection) -> Lease:
             time = leases.now()
-            if not db.execute("SELECT 1 FROM sessions WHERE id = ?", (session,)).fetchone():
+            found = db.execute("SELECT events FROM sessions WHERE id = ?", (session,)).fetchone()
+            if found is None:
                 if not create:
                     raise leases.missing(session)
                 db.execute(
-                    "INSERT INTO sessions VALUES (?, ?, ?, 0, ?, ?, ?)",
-                    (session, time, time, parent, tenant, user),
+                    "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (session, time, time, len(events), parent, tenant, user),
                 )
+                rows = ((session, seq, event) for seq, event in enumerate(events))
+                db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
+            elif events:
+                raise leases.conflict(session, 0, found[0])
             standing = _standing(db, session)
             if standing and leases.living(standing, time):
                 raise leases.busy(session, standing, time)

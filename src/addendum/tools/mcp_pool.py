@@ -8,7 +8,7 @@ import importlib.util
 import anyio.lowlevel
 import msgspec
 
-from addendum.errors import ConfigurationError, MissingExtra
+from addendum.errors import ConfigurationError, MissingExtra, install_hint
 from addendum.tools.mcp import ServerSpec
 from addendum.tools.mcp_connection import Connection, Timings
 
@@ -44,7 +44,7 @@ class ServerPool:
                 closed.
         """
         if importlib.util.find_spec("mcp") is None:
-            raise MissingExtra('MCP servers need the MCP SDK; pip install "addendum[mcp]"')
+            raise MissingExtra(f"MCP servers need the MCP SDK; {install_hint('mcp')}")
         if self.closed:
             raise ConfigurationError("this pool of MCP servers is closed; make a new one")
         if (bool(spec.command), spec.url is not None, spec.server is not None).count(True) != 1:

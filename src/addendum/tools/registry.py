@@ -98,6 +98,7 @@ class Registry:
             raise ConfigurationError("two MCP servers have the same name; rename one of them")
         self._functions = {tool.schema.name: tool for tool in functions}
         self._added: dict[str, AnyTool | ToolSchema] = {}
+        self._by_hand: dict[tuple[str, str], AnyTool] = {}
         self._off: set[str] = set()
         self._servers = {spec.name: Server(spec) for spec in servers}
         self._order: list[str] = []
@@ -174,16 +175,24 @@ class Registry:
         server.awaited = True
         await self._adopt(server, await connection.ready(wait))
 
-    def hand_over(self, other: Registry) -> None:
+    async def hand_over(self, other: Registry, added: Mapping[str, ToolSchema]) -> None:
         """Take over from the registry of a session forked from what the log cannot hold.
 
         Args:
-            other: The parent's registry; its functions that were added by hand run here too.
+            other: The parent's registry. What its servers list now counts here too.
+            added: Functions that were added by hand, by the child's log; the parent's own run here.
         """
         self._snapshot = None
-        for name, tool in other._added.items():
-            if name in self._added:
-                self._added[name] = tool
+        self._by_hand.update(other._by_hand)
+        for name, definition in added.items():
+            tool = self._by_hand.get((name, definition.identity()))
+            if tool is not None:
+                (self._functions if name in self._functions else self._added)[name] = tool
+        for name, server in other._servers.items():
+            own = self._servers[name]
+            if own.on and server.on and server.connection is not None:
+                await self._connect(own)
+                own.take_over(server)
 
     def restore(
         self,
@@ -266,6 +275,7 @@ class Registry:
         if self._owner(name) is not None:
             raise ConfigurationError(f"{name!r} belongs to a server; name the tool otherwise")
         self._snapshot = None
+        self._by_hand[name, tool.schema.identity()] = tool
         self._off.discard(name)
         if name in self._functions:
             self._functions[name] = tool

@@ -93,6 +93,13 @@ class Server:
         self.restored = None
         return True
 
+    def take_over(self, other: Server) -> None:
+        """Know what another session of this process knows of the same server."""
+        self.known, self.instructions = other.known, other.instructions
+        self.restored, self.unlisted = other.restored, other.unlisted
+        self.revision, self.awaited = other.revision, other.awaited
+        self.names = dict(other.names)
+
 
 Connect: TypeAlias = Callable[[Server], Awaitable[Connection]]
 """Gives the connection of a server, dialling it if need be."""
