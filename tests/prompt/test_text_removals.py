@@ -139,7 +139,7 @@ def plan(
     positions = Positions()
     positions.take_human(human if answered is None else 0, 1, tail_at is not None)
     if answered is not None:
-        positions.answered(answered)
+        positions.answered(answered, 2)
         positions.take_human(human, 2, tail_at is not None)
     return plan_marks(
         (),

@@ -37,6 +37,7 @@ class Positions:
         self.human_seq = -1
         self.lasting: int | None = None
         self._ends = False
+        self._summed = -1
         self._first_behind = first_tail_behind
         self._answered: tuple[int, int | None, int | None] | None = None
 
@@ -45,6 +46,7 @@ class Positions:
         other = Positions(first_tail_behind=self._first_behind)
         other.human, other.human_seq, other.lasting = self.human, self.human_seq, self.lasting
         other._answered, other._ends = self._answered, self._ends
+        other._summed = self._summed
         return other
 
     def take_human(self, index: int, seq: int, tail: bool, *, fleeting: bool = False) -> None:
@@ -64,11 +66,21 @@ class Positions:
         """Return the index of the block that the tail of a human message stands in front of."""
         return human + (self._first_behind and human == 0)
 
-    def answered(self, end: int) -> None:
-        """Note that a request of this route that ended in front of `end` was answered."""
+    def take_summary(self, seq: int) -> None:
+        """Note a summary: answers from before it that stay had another beginning in front."""
+        self._summed = seq
+
+    def answered(self, end: int, seq: int) -> None:
+        """Note that a request of this route was answered.
+
+        Args:
+            end: The index that it ended in front of.
+            seq: The answer's seq.
+        """
         if self._ends and self.lasting is None:
             self.lasting = end
-        self._answered = (end, self.human, self.lasting)
+        if seq > self._summed:
+            self._answered = (end, self.human, self.lasting)
 
     def stored_end(self) -> int | None:
         """Return the index of the last block that the last answered request could store for us.

@@ -272,7 +272,7 @@ class Projector:
                 continue
             said.extend(rounds.say(group, start + len(said), at))
             if data.route == self.context.route:
-                at.answered(start + len(said))
+                at.answered(start + len(said), node.seq)
             said.extend(rounds.assistant(node, data, told, floor))
             self._last_assistant = node.seq
             group = self._group(told, settling=settling)

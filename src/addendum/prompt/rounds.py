@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from addendum import encoding
-from addendum.errors import UnsupportedContent
+from addendum.errors import LogError, UnsupportedContent
 from addendum.log.approvals import AddedContext
 from addendum.log.events import (
     AssistantMessage,
@@ -143,6 +143,7 @@ class Rounds:
                 case CompactionSummary() if data.turn < 0:
                     said.append(Text(node.seq, 0, "user", data.text, "instruction"))
                 case CompactionSummary():
+                    positions.take_summary(node.seq)
                     text = announcements.summary(data.text)
                     said.append(Text(node.seq, 0, "user", text, "summary"))
                 case _:  # pragma: no cover - _join admits no other
@@ -187,7 +188,15 @@ class Rounds:
             guard = context.projection == "dispatch" and not context.reasoning_bound
             unpaired = False
             for part, raw in enumerate(data.native):
-                kind = self._facts.kind(raw)
+                try:
+                    kind = self._facts.kind(raw)
+                except msgspec.MsgspecError:
+                    raise LogError(
+                        f"event {node.seq} holds no item of {context.wire}; "
+                        "restore the store from a copy",
+                        route=context.route,
+                        seq=node.seq,
+                    ) from None
                 if kind in REASONING and node.seq < floor:
                     unpaired = True
                     continue
