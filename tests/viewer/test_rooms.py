@@ -46,7 +46,7 @@ def parsed(raw: bytes) -> tuple[int | None, str, Any]:
     fields = dict(line.split(": ", 1) for line in raw.decode().strip().split("\n") if ": " in line)
     seq = fields.get("id")
     return (
-        None if seq is None else int(seq),
+        None if seq is None else int(seq.partition(".")[0]),
         fields.get("event", ""),
         json.loads(fields["data"]) if "data" in fields else None,
     )
@@ -310,6 +310,17 @@ async def test_another_route_is_taken_from_the_next_message_on() -> None:
         wrong = await staged.post(f"{url}/route", {"route": "nobody:nothing"}, 409)
         assert "nobody" in wrong["error"]
         seen = await watched(staged, url)
+        assert [each.route for each in seen.index.requests] == [OPUS, CHAT]
+
+
+async def test_a_fork_goes_on_with_the_route_that_was_chosen_last() -> None:
+    async with stage() as staged:
+        url = await staged.begin("one")
+        await staged.post(f"{url}/route", {"route": CHAT})
+        child = (await staged.post(f"{url}/fork", {}))["url"]
+        await staged.post(f"{child}/send", {"text": "two"})
+        await staged.quiet(child)
+        seen = await watched(staged, child)
         assert [each.route for each in seen.index.requests] == [OPUS, CHAT]
 
 

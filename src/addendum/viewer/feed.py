@@ -1,7 +1,8 @@
 """The event stream of a page: what is new in a session, told as it happens.
 
-Each message carries the seq of the last event that it tells of. A browser that lost the connection
-says which one it saw last, and goes on from there.
+Each message carries the place of the last event that it tells of. A browser that lost the
+connection says which one it saw last, and goes on from there. One whose session was deleted, or
+begun anew under the same name, loads its page again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from addendum.errors import AddendumError
+from addendum.errors import AddendumError, SessionMissing
 from addendum.log.events import RequestSent, Rewind
 from addendum.viewer.chat import items
 from addendum.viewer.ledger import Ledger
@@ -36,10 +37,14 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 """What is told is HTML that is marked as such, and so no plain text to the encoder."""
 
 
-def message(kind: str, data: Any, seq: int | None = None) -> bytes:
+def message(kind: str, data: Any, place: str = "") -> bytes:
     """Return a server-sent event."""
-    identity = b"" if seq is None else b"id: %d\n" % seq
+    identity = f"id: {place}\n".encode() if place else b""
     return identity + f"event: {kind}\ndata: ".encode() + _encoder.encode(data) + b"\n\n"
+
+
+RELOAD = message("reload", {})
+"""Has the page loaded again."""
 
 
 async def chat(house: House, watched: Watched, after: int, words: Words) -> AsyncGenerator[bytes]:
@@ -52,7 +57,7 @@ async def chat(house: House, watched: Watched, after: int, words: Words) -> Asyn
         words: The reader's language.
     """
     teller = _Chat(house, watched, words)
-    seen = after
+    seen, place = after, watched.place(min(after, watched.count - 1))
     opened: Room | None = None
     try:
         opened = await house.room(watched.id)
@@ -64,15 +69,20 @@ async def chat(house: House, watched: Watched, after: int, words: Words) -> Asyn
         if opened is not None and watched.room is None:
             # It was closed while nobody did anything; looking at it opens it again.
             return
+        if watched.seen(place) is None:
+            yield RELOAD
+            return
         count, version = watched.count, watched.version
         for part in teller.turns(seen):
             yield part
-        seen = count - 1
+        seen, place = count - 1, watched.place(count - 1)
         for part in await teller.state():
             yield part
         busy = watched.room is not None and watched.room.busy
         # What its servers do wakes nobody, so the panel is looked at from time to time.
-        await watched.wait(house.store, count, version, POLL_SECONDS)
+        if not await _waited(house, watched, count, version, POLL_SECONDS):
+            yield RELOAD
+            return
         if anyio.current_time() > told + PATIENCE:
             told = anyio.current_time()
             yield b": still here\n\n"
@@ -113,10 +123,11 @@ class _Chat:
             if isinstance(event.data, Rewind):
                 touched.update(range(event.data.to_turn, first))
         if len(touched) > MOST_TURNS:
-            return [message("reload", {}, count - 1)]
-        return [part for turn in sorted(touched) for part in self._turn(turn, count - 1)]
+            return [RELOAD]
+        place = watched.place(count - 1)
+        return [part for turn in sorted(touched) for part in self._turn(turn, place)]
 
-    def _turn(self, turn: int, seq: int) -> list[bytes]:
+    def _turn(self, turn: int, place: str) -> list[bytes]:
         watched = self._watched
         room = watched.room
         pending = room.session.pending() if room is not None else ()
@@ -134,7 +145,7 @@ class _Chat:
         self._sent = {k: v for k, v in self._sent.items() if k > turn - 3} | {turn: now}
         label = self._words("turn.title", turn=turn)
         told = {"turn": turn, "label": label, "order": list(now), "items": fresh}
-        return [message("turn", told, seq)]
+        return [message("turn", told, place)]
 
     async def state(self) -> list[bytes]:
         """Return the answer that comes in and the panel, as far as they changed."""
@@ -221,10 +232,13 @@ async def panel_html(house: House, room: Room, words: Words) -> str:
 
 async def ledger(house: House, watched: Watched, after: int, words: Words) -> AsyncGenerator[bytes]:
     """Yield rows of the ledger as they come; a request's row again when it is answered."""
-    base, seen = base_of(watched.id), after
+    base, seen, place = base_of(watched.id), after, watched.place(min(after, watched.count - 1))
     open_requests: list[int] = []
     yield b"retry: 1000\n\n"
     while not house.closing.is_set():
+        if watched.seen(place) is None:
+            yield RELOAD
+            return
         events, index = watched.log.events, watched.index
         end = min(watched.count, seen + 1 + 500)
         if end > seen + 1:
@@ -240,13 +254,26 @@ async def ledger(house: House, watched: Watched, after: int, words: Words) -> As
             ]
             shown = shown_rows(rows, base, words)
             html = template("_rows.html", rows=shown)
-            yield message("rows", {"html": html, "total": watched.count}, end - 1)
-            seen = end - 1
+            seen, place = end - 1, watched.place(end - 1)
+            yield message("rows", {"html": html, "total": watched.count}, place)
         count, version = watched.count, watched.version
         if seen >= count - 1:
-            await watched.wait(house.store, count, version, PATIENCE)
+            if not await _waited(house, watched, count, version, PATIENCE):
+                yield RELOAD
+                return
             if watched.count == count:
                 yield b": still here\n\n"
+
+
+async def _waited(
+    house: House, watched: Watched, beyond: int, version: int, patience: float
+) -> bool:
+    """Wait until something is new; say whether the session is still there."""
+    try:
+        await watched.wait(house.store, beyond, version, patience)
+    except SessionMissing:
+        return False
+    return True
 
 
 def _open(watched: Watched, seq: int) -> bool:

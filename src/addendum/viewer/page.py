@@ -18,6 +18,7 @@ from addendum.cli.sessions import sums_of
 from addendum.errors import AddendumError
 from addendum.log import codec
 from addendum.log.events import UserMessage
+from addendum.log.store import SessionRow
 from addendum.viewer.render import base_of, template
 from addendum.viewer.rooms import House
 from addendum.viewer.watch import Watched
@@ -108,7 +109,7 @@ async def listed(house: House, query: str) -> list[dict[str, Any]]:
     for row in await house.store.sessions():
         if len(found) == LISTED:
             break
-        title = await _title(house, row.id)
+        title = await _title(house, row)
         if wanted and wanted not in title.casefold() and wanted not in row.id.casefold():
             continue
         found.append(
@@ -116,6 +117,7 @@ async def listed(house: House, query: str) -> list[dict[str, Any]]:
                 "id": row.id,
                 "url": base_of(row.id),
                 "title": title,
+                "created": row.created,
                 "updated": row.updated,
                 "events": row.events,
                 "parent": row.parent,
@@ -152,14 +154,15 @@ async def counted(house: House, sessions: Sequence[dict[str, Any]]) -> list[Coun
     left = MAX_COUNTED
     for each in sessions[:COUNTED]:
         session, events = each["id"], each["events"]
+        state = each["created"], events
         known = house.sums.get(session)
-        if (known is None or known[0] != events) and events <= left:
+        if (known is None or known[0] != state) and events <= left:
             left -= events
             sums = None
             with contextlib.suppress(AddendumError):
                 stored = await house.store.read(session)
                 sums = await anyio.to_thread.run_sync(sums_of, stored)
-            known = house.sums[session] = events, sums
+            known = house.sums[session] = state, sums
         found.append(_counted(each, None if known is None else known[1]))
     return found
 
@@ -181,19 +184,19 @@ def _counted(listed: dict[str, Any], sums: Totals | None) -> Counted:
     )
 
 
-async def _title(house: House, session: str) -> str:
+async def _title(house: House, row: SessionRow) -> str:
     """Return the first message of a session; it never changes once it is there."""
-    known = house.titles.get(session)
+    known = house.titles.get((row.id, row.created))
     if known:
         return known
     try:
         first = [
             codec.decode_event(raw).data
-            for raw in await house.store.read(session, limit=_TITLE_EVENTS)
+            for raw in await house.store.read(row.id, limit=_TITLE_EVENTS)
         ]
     except AddendumError:
         return ""
     title = next((data.text[:200] for data in first if isinstance(data, UserMessage)), "")
     if title:
-        house.titles[session] = title
+        house.titles[row.id, row.created] = title
     return title

@@ -108,7 +108,7 @@ async def chat(page: Page) -> Response:
         title=watched.index.title or watched.id,
         turns=turns,
         earlier=earlier,
-        after=watched.count - 1,
+        after=watched.place(watched.count - 1),
     )
 
 
@@ -125,11 +125,12 @@ async def stream(page: Page) -> Response:
     if house.streams >= MAX_STREAMS:
         return PlainTextResponse("too many pages are open\n", 503, {"retry-after": "10"})
     watched = await page.watched()
-    given = page.request.headers.get("last-event-id", "")
-    after = int(given) if given.isdecimal() and len(given) < 12 else page.number("after", -1)
-    kind = feed.chat if page.request.query_params.get("view") == "chat" else feed.ledger
-    assert after is not None
-    events = kind(house, watched, min(after, watched.count - 1), page.words)
+    query, headers = page.request.query_params, page.request.headers
+    after = watched.seen(headers.get("last-event-id") or query.get("after", ""))
+    if after is None:
+        return Response(feed.RELOAD, media_type="text/event-stream")
+    kind = feed.chat if query.get("view") == "chat" else feed.ledger
+    events = kind(house, watched, after, page.words)
     return StreamingResponse(
         _counted(house, watched, events),
         media_type="text/event-stream",
@@ -173,6 +174,7 @@ async def trajectory(page: Page) -> Response:
         inspected = _event(watched, at, page.words)
     return await page.full(
         "trajectory.html",
+        after=watched.place(shown.end - 1),
         current=watched.id,
         base=base,
         title=index.title or watched.id,

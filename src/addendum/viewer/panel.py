@@ -8,9 +8,9 @@ import anyio.lowlevel
 from msgspec import Struct
 
 from addendum.agent.preview import shown_only, unknown_tool
+from addendum.agent.switch_cost import SwitchCost, switch_cost
 from addendum.cache.compare import BYTES_A_TOKEN
 from addendum.cli.chat_view import money
-from addendum.cli.switch_cost import SwitchCost, switch_cost
 from addendum.errors import AddendumError, ContentError
 from addendum.log.store import Store
 from addendum.log.values import ToolSchema

@@ -10,7 +10,7 @@ import click
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from addendum.agent.agent import Agent, new_id
+from addendum.agent.agent import Agent
 from addendum.agent.approval import Decision
 from addendum.agent.results import (
     Notice,
@@ -29,7 +29,7 @@ from addendum.errors import AddendumError, ConfigurationError
 from addendum.lab.server import PROVIDERS, Lab, open_lab
 from addendum.log.events import RequestContext
 from addendum.log.session_log import SessionLog
-from addendum.log.store import Store
+from addendum.log.store import Store, new_id
 from addendum.routes import Route, credentials, describe, resolve
 from addendum.stores import DEFAULT_URL, open_store
 from addendum.tools.mcp import ServerSpec
@@ -189,8 +189,8 @@ class House:
         servers: The configured MCP servers.
         closing: Set when the process ends: whoever streams stops then.
         lab: What answers in place of providers, if that is so.
-        titles: First messages of sessions, as far as they were looked at.
-        sums: What sessions cost, each with the events that it had then.
+        titles: First messages of sessions that were looked at, by id and when each was made.
+        sums: What sessions cost, each with when it was made and the events that it had then.
         streams: Event streams that are open.
     """
 
@@ -209,8 +209,8 @@ class House:
         self.watch = Watch(store)
         self.closing = anyio.Event()
         self.lab: Lab | None = None
-        self.titles: dict[str, str] = {}
-        self.sums: dict[str, tuple[int, Totals | None]] = {}
+        self.titles: dict[tuple[str, int], str] = {}
+        self.sums: dict[str, tuple[tuple[int, int], Totals | None]] = {}
         self.streams = 0
         self.resolve = find
         self.tasks = tasks
@@ -369,7 +369,10 @@ class House:
     async def fork(self, room: Room, turn: int | None) -> str:
         """Open a child of a conversation, up to and including a turn; return its id."""
         async with room.session.fork(turn=turn) as child:
-            return child.id
+            session, route = child.id, child.route.full_name
+        # Nothing was sent on that route yet, so the log need not say it.
+        await self.room(session, route=route)
+        return session
 
 
 def last_route(log: SessionLog) -> str | None:

@@ -1,7 +1,9 @@
 """Sessions that pages look at: their logs, kept as long as somebody looks, and followed.
 
 A session that this process drives is seen as it is written. Any other is read from the store, and
-what another process adds to it is looked for while a page waits.
+what another process adds to it is looked for while a page waits. One that was deleted and begun
+anew is another session: its log is read from the start, and pages that show the old one are loaded
+again.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from addendum.errors import LogError
+from addendum.errors import LogError, SessionMissing
 from addendum.log import codec
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Store
@@ -62,6 +64,26 @@ class Watched:
         """Events that pages can show: those that the index has taken in."""
         return len(self.index.turn_of)
 
+    def place(self, seq: int) -> str:
+        """Return what a page is told of an event, to say later how far it has come.
+
+        Args:
+            seq: The event's seq; -1 in front of all.
+        """
+        return f"{seq}.{self.log.events[seq].time}" if seq >= 0 else "-1"
+
+    def seen(self, place: str) -> int | None:
+        """Return the seq that a page names; None if that is an event of another session.
+
+        Args:
+            place: As `place` gave it. Nonsense is in front of all.
+        """
+        seq, _, time = place.partition(".")
+        if not (seq.isdecimal() and time.isdecimal() and len(place) < 40):
+            return -1
+        at = int(seq)
+        return at if at < self.count and self.log.events[at].time == int(time) else None
+
     def notify(self) -> None:
         """Wake up whoever waits for a change."""
         self.version += 1
@@ -89,11 +111,26 @@ class Watched:
                 self.index.read(self.log.events)
                 return
             self._read = anyio.current_time()
-            stored = await store.read(self.id, len(self.log))
+            last = self.log.events[-1:]
+            # With the last one that is known: a session begun anew has another in its place.
+            try:
+                stored = await store.read(self.id, max(0, len(self.log) - 1))
+            except SessionMissing:
+                self._forget()
+                raise
+            if last and [codec.decode_event(raw) for raw in stored[:1]] != last:
+                self._forget()
+                stored = await store.read(self.id)
+            elif last:
+                stored = stored[1:]
             if stored:
                 log, index = self.log, self.index
                 # A long log takes a second; the page stays alive meanwhile.
                 await anyio.to_thread.run_sync(_extend, log, index, stored)
+
+    def _forget(self) -> None:
+        self.log, self.index, self.looks = SessionLog(self.id), Index(), {}
+        self.version += 1
 
     async def wait(self, store: Store, beyond: int, version: int, patience: float) -> None:
         """Wait until the log has more than `beyond` events or something else changed.

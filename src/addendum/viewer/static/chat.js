@@ -48,7 +48,7 @@ async function act(path, body) {
 
 // -- what comes ---------------------------------------------------------------------------------
 
-follow(`${base}/events?view=chat`, Number(data.after), {
+follow(`${base}/events?view=chat`, data.after, {
   turn: showTurn,
   live: ({ html }) => {
     renew(live, html);

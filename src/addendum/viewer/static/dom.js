@@ -80,7 +80,7 @@ export function follow(url, after, handlers) {
     };
     for (const [name, handle] of Object.entries(handlers)) {
       source.addEventListener(name, (event) => {
-        if (event.lastEventId) last = Number(event.lastEventId);
+        if (event.lastEventId) last = event.lastEventId;
         handle(JSON.parse(event.data));
       });
     }

@@ -57,7 +57,7 @@ function goToEnd() {
 }
 
 function listen() {
-  follow(`${base}/events?view=ledger`, Number(data.after), {
+  follow(`${base}/events?view=ledger`, data.after, {
     rows: ({ html }) => {
       add(nodes(html));
       if (following) {
@@ -66,6 +66,7 @@ function listen() {
       }
       showFollowing();
     },
+    reload: () => location.reload(),
   });
 }
 
