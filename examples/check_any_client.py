@@ -35,4 +35,6 @@ def talk(base_url: str, path: str, *, prompts: tuple[str, ...] = (PROMPT, PROMPT
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: check_any_client.py BASE_URL FILE; `addendum lab` prints one")
     talk(sys.argv[1], sys.argv[2])

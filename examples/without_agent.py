@@ -40,4 +40,6 @@ def talk(base_url: str) -> list[int | None]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: without_agent.py BASE_URL; `addendum lab` prints that of anthropic")
     print(talk(sys.argv[1]))

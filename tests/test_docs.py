@@ -48,6 +48,12 @@ def test_make_targets_that_are_named_exist(name: str) -> None:
     assert named <= targets
 
 
+def test_the_list_of_make_targets_fits_eighty_columns() -> None:
+    helps = re.findall(r"^([a-z-]+):.* ## (.*)$", read("Makefile"), re.MULTILINE)
+    assert helps
+    assert [name for name, text in helps if len(f"  make {name:11} {text}") > 80] == []
+
+
 @pytest.mark.parametrize("name", READMES)
 def test_subcommands_that_are_named_exist(name: str) -> None:
     from addendum.cli.main import main

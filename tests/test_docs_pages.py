@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -79,6 +80,43 @@ def test_the_table_of_routes_is_what_their_data_say() -> None:
             f"| `{name}` | {route.wire} | {told_by} | {cache.kind} | {cache.minimum:,} | "
             f"{route.certainty} |"
         )
+
+
+def test_the_table_of_rules_is_what_the_program_says_of_them() -> None:
+    from addendum.cli.check import MEANING
+
+    rows = re.findall(r"^\| (V\d+) \| (.*) \|$", text("harness"), re.MULTILINE)
+    assert rows == list(MEANING.items())
+
+
+def test_all_scenarios_that_come_along_are_named() -> None:
+    from addendum.lab import scenario_file
+
+    folder = Path(scenario_file.__file__).parent / "scenarios"
+    names = {path.stem for path in folder.glob("*.yaml")}
+    assert len(names) > 5
+    assert [name for name in sorted(names) if f"`{name}`" not in text("scenarios")] == []
+
+
+def test_variables_that_lead_to_the_lab_are_those_of_the_routes() -> None:
+    from addendum.lab.server import PROVIDERS
+    from addendum.routes.data import providers
+
+    known = {
+        variable
+        for provider in providers().values()
+        if provider.name in PROVIDERS
+        for variable in provider.endpoint.base_url_variables
+    }
+    table = re.findall(r"^\| (`[A-Z].*?) \|", text("scenarios"), re.MULTILINE)
+    named = set(re.findall(r"`([A-Z_]+)`", " ".join(table)))
+    assert len(named) > 8 and named <= known
+
+
+def test_the_file_of_servers_that_is_shown_is_the_example() -> None:
+    shown = re.search(r"^    (\{\"mcpServers\".*?)\n\n", text("viewer"), re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    assert json.loads(shown[1]) == json.loads((ROOT / "examples" / "mcp.json").read_text("utf-8"))
 
 
 def test_scripts_that_are_named_exist() -> None:

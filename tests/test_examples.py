@@ -14,6 +14,8 @@ from examples.without_agent import talk
 from addendum.lab.runner import run_scenario
 from addendum.lab.scenario_file import load
 from addendum.lab.server import Lab, open_lab
+from addendum.tools.mcp_file import read_mcp_file
+from addendum.tools.mcp_pool import ServerPool
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -47,6 +49,31 @@ async def ran(lab: Lab, folder: Path, *command: str) -> str:
         [sys.executable, str(EXAMPLES / name), *arguments], cwd=folder, env=environment
     )
     return done.stdout.decode()
+
+
+async def test_the_file_of_servers_starts_a_server(tmp_path: Path) -> None:
+    """As `make demo` leaves it: the interpreter of the checkout's own environment."""
+    text = (EXAMPLES / "mcp.json").read_text("utf-8")
+    assert '".venv/bin/python"' in text
+    file = tmp_path / "mcp.json"
+    file.write_text(text.replace(".venv/bin/python", sys.executable), "utf-8")
+    pool = ServerPool()
+    try:
+        (spec,) = read_mcp_file(file)
+        state = await (await pool.acquire(spec)).ready(30)
+    finally:
+        await pool.aclose()
+    assert [tool.name for tool in state.tools] == ["grow", "shrink"]
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [("check_any_client.py", "BASE_URL FILE"), ("without_agent.py", "BASE_URL")],
+)
+async def test_an_example_says_what_it_needs(name: str, needed: str) -> None:
+    done = await anyio.run_process([sys.executable, str(EXAMPLES / name)], check=False)
+    assert done.returncode == 1 and done.stdout == b""
+    assert done.stderr.decode().startswith(f"usage: {name} {needed}; ")
 
 
 async def test_a_turn_is_streamed_as_the_documentation_shows(tmp_path: Path) -> None:

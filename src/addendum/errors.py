@@ -65,6 +65,11 @@ class MissingExtra(ConfigurationError):
     """An optional dependency is not installed."""
 
 
+def install_hint(extra: str) -> str:
+    """Return how an optional dependency is installed, from an index and in a checkout."""
+    return f'pip install "addendum[{extra}]", or in a checkout pip install ".[{extra}]"'
+
+
 class MissingCredential(ConfigurationError):
     """No key for the route in the environment."""
 

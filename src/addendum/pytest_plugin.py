@@ -59,7 +59,12 @@ def cache_lab() -> Iterator[CacheLab]:
     """
     from anyio.from_thread import start_blocking_portal
 
-    from addendum.lab.server import PROVIDERS, open_lab
+    from addendum.errors import install_hint
+
+    try:
+        from addendum.lab.server import PROVIDERS, open_lab
+    except ModuleNotFoundError as error:
+        pytest.fail(f"cache_lab needs {error.name}; {install_hint('lab')}", pytrace=False)
 
     with (
         start_blocking_portal("asyncio") as portal,

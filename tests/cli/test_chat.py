@@ -58,6 +58,17 @@ def test_lines_from_a_pipe_are_answered_without_a_prompt() -> None:
     assert re.search(r"^2 requests: in \d+ · ", shown, re.M)
 
 
+def test_figures_fit_eighty_columns_where_there_is_no_terminal(tmp_path: Path) -> None:
+    shown = chat(
+        "hello\n/mcp on changing\n/call changing__grow {}\n/mcp off changing\n",
+        *("--route", "openai-chat:gpt-4.1", "--instructions", "Remember it. " * 9_999),
+        *("--mcp", servers(tmp_path, changing=CHANGING)),
+    )
+    told = [each for each in shown.splitlines() if not each.startswith("go on with: ")]
+    assert max(map(len, told)) <= 80
+    assert re.search(r"rebinding would have cost \$\S+\n  \(.*tokens\)\n", shown)
+
+
 def test_a_server_is_switched_and_its_tool_called(tmp_path: Path) -> None:
     shown = chat(
         "hello\n/mcp\n/mcp on changing\n/mcp\n/mcp on changing\n/call changing__grow {}\n"
@@ -232,12 +243,14 @@ def test_a_session_goes_on_by_the_line_that_was_printed(tmp_path: Path) -> None:
 
 
 def test_the_beginning_of_an_id_is_enough_and_a_new_name_needs_a_route() -> None:
+    assert "a new session needs --route" in complaint("chat", "--session", "x")  # no store yet
     chat("hello\n", "--route", ROUTE, "--session", "first-of-all")
     assert "1 turn so far" in chat("", "--session", "first")
     assert "1 turn so far" in chat("", "--session", "first-of-all", "--route", ROUTE)
     # A new session may have a name that begins an older one's.
     assert "so far" not in chat("", "--session", "first", "--route", ROUTE)
-    assert "no session begins with 'second'" in complaint("chat", "--lab", "--session", "second")
+    said = complaint("chat", "--lab", "--session", "second")
+    assert "no session begins with 'second'" in said and "a new session needs --route" in said
 
 
 def test_instructions_stay_unless_others_are_given() -> None:

@@ -6,14 +6,18 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 
+import anyio
 import pytest
 
 from addendum.agent.agent import Agent
 from addendum.agent.preview import upcoming_breaks
 from addendum.agent.session import Session
-from addendum.cli.switch_cost import SwitchCost, left_in_cache, switch_cost, told
+from addendum.agent.switch_cost import SwitchCost, switch_cost
+from addendum.cache.cost import left_in_cache
+from addendum.cli.switch_cost import told
+from addendum.errors import ConfigurationError
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
-from addendum.lab.server import Clock, open_lab
+from addendum.lab.server import Clock, Lab, open_lab
 from addendum.log.values import Usage
 from addendum.routes import CacheRules, resolve
 from addendum.tools.mcp import ServerSpec
@@ -34,8 +38,9 @@ def canned(name: str) -> CannedTool:
 
 
 class Chat:
-    def __init__(self, session: Session, clock: Clock, server: CannedServer) -> None:
+    def __init__(self, session: Session, lab: Lab, clock: Clock, server: CannedServer) -> None:
         self.session = session
+        self.lab = lab
         self.clock = clock
         self.server = server
 
@@ -67,7 +72,7 @@ async def chatting(
             clock=clock.now,
         )
         async with agent.open(store="memory://") as session:
-            yield Chat(session, clock, server)
+            yield Chat(session, lab, clock, server)
         await pool.aclose()
 
 
@@ -196,6 +201,38 @@ async def test_an_expired_cache_has_nothing_to_lose() -> None:
         cost = await chat.switch(True)
         assert (cost.held, cost.again, cost.rebinding) == (0, 0, 0)
         assert "the cache has expired" in told(cost)
+
+
+async def test_a_lifetime_runs_from_the_start_of_the_request() -> None:
+    async with chatting(OPUS) as chat:
+        session = chat.session
+
+        chat.lab.stall_next("anthropic", after_events=1)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(session.run, "hello")
+            await chat.lab.until_stalled()
+            chat.clock.advance(40)  # the answer takes its time
+            chat.lab.release()
+        chat.clock.advance(261)
+        cost = await chat.switch(True)
+        assert (cost.held, cost.again, cost.rebinding) == (0, 0, 0)
+        assert "the cache has expired" in told(cost)
+        with pytest.raises(ConfigurationError, match="nothing in the cache any more"):
+            session.keep_alive_price()
+
+
+async def test_a_cache_that_was_kept_alive_is_still_there() -> None:
+    async with chatting(OPUS) as chat:
+        await chat.say("hello")
+        chat.clock.advance(200)
+        await chat.session.keep_alive()
+        chat.clock.advance(200)
+        cost = await chat.switch(True)
+        assert cost.held == chat.session.keep_alive_price().tokens != 0
+        assert cost.again == 0
+        # A list written anew would have found nothing, and the old one what we find.
+        assert cost.rebinding == cost.held
+        assert (await chat.switch(False)).rebinding == 0
 
 
 async def test_looking_ahead_leaves_no_trace() -> None:

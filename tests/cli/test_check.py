@@ -54,6 +54,7 @@ def test_d10_a_break_of_anybodys_is_told_with_its_place_and_cause(tmp_path: Path
     assert shown == [
         f"{file}:2: V2 system[0].text: the prompt text changed: 'It is 9:01.' became "
         f"'It is 9:02.'; it followed {file}:1",
+        "rule V2: the system text stays as it is",
         "2 requests in 1 conversation: 1 finding",
     ]
     (found,) = told("check", file, code=1)["findings"]

@@ -80,6 +80,9 @@ def test_other_scenarios_and_routes_can_be_asked_for() -> None:
     runs = told("demo", "--scenario", "wide", "--set", "count=3", *routes)["runs"]
     assert {run["route"] for run in runs} == {routes[1], routes[3]}
     assert "no scenario 'nope'" in complaint("demo", "--scenario", "nope")
+    vendor = {"ADDENDUM_ROUTES": str(Path(__file__).parents[2] / "examples" / "vendor.toml")}
+    said = complaint("demo", "--route", "acme:acme-large", env=vendor)
+    assert "the lab has no provider 'acme'; `addendum lab` lists" in said
 
 
 def test_a_broken_rule_is_shown_and_makes_the_exit_code_1(

@@ -9,9 +9,19 @@ def test_all_routes_are_listed_with_their_certainty() -> None:
     assert lines[0].split() == ["route", "tool", "changes", "cache", "certainty"]
     opus = next(line for line in lines if line.startswith("anthropic:claude-opus-5-5 "))
     assert opus.split() == [*("anthropic:claude-opus-5-5", "in-history", "marks", "documented")]
-    # Names are whole: what is shown can be given back.
-    shown = [line.split()[0] for line in lines[1 : lines.index("")]]
-    assert shown == [route["route"] for route in told("routes")["routes"]]
+    # Names are whole: what is shown can be given back. No row is there twice.
+    rows = lines[1 : lines.index("")]
+    assert len(set(rows)) == len(rows)
+    assert {row.split()[0] for row in rows} == {each["route"] for each in told("routes")["routes"]}
+
+
+def test_a_provider_is_listed_with_all_models_and_forms() -> None:
+    shown = call("routes", "anthropic").stdout
+    assert max(len(line) for line in shown.splitlines()) <= 80
+    assert "\n  claude-fable-5-1, claude-mythos-5-1, as +by-reference " in shown
+    assert "+dispatch too\nanthropic:claude-opus-5 " in shown
+    assert "\n  names like claude-.+\n" in shown
+    assert "\n  any other name\n" in call("routes", "bedrock").stdout
 
 
 def test_a_route_is_told_with_its_source() -> None:
@@ -19,6 +29,9 @@ def test_a_route_is_told_with_its_source() -> None:
     assert max(len(line) for line in shown.splitlines()) <= 80
     for said in ("addition-only", "omit", "breaks the prefix", "api-docs.deepseek.com", "reported"):
         assert said in shown
+    assert "+addition-only" not in shown and "+dispatch" in shown
+    opus = call("routes", "anthropic:claude-opus-5-5").stdout
+    assert "cache mark_roles" in opus and "('" not in opus and "5m, 1h" in opus
 
 
 def test_routes_as_json_have_the_fields_that_were_promised() -> None:

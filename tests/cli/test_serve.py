@@ -108,7 +108,10 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "nh3", None)
     said = complaint("serve", "--lab", "--store", "memory://")
-    assert said == 'addendum: this needs nh3; pip install "addendum[viewer]"\n'
+    assert said == (
+        'addendum: this needs nh3; pip install "addendum[viewer]", '
+        'or in a checkout pip install ".[viewer]"\n'
+    )
 
 
 def test_a_page_is_exported_whole_and_without_credentials(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -7,14 +8,19 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.agent.stage import stage
+from tests.agent.stage import CHAT, stage
 from tests.cli.commands import call, complaint, told
 
+from addendum.agent.replay import known_route, replay
+from addendum.cli.chat_commands import Commands
+from addendum.cli.stored import read_log
+from addendum.errors import ProviderRefused
 from addendum.log import codec
 from addendum.log.events import AssistantAttempt, RequestSent
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Usage
 from addendum.stores import open_store
+from addendum.viewer.index import Index
 
 CLAUDE = "anthropic:claude-opus-5-5"
 TEXT = """
@@ -106,7 +112,10 @@ def test_a_store_without_sessions_says_so(tmp_path: Path) -> None:
 
     anyio.run(make)
     assert call("sessions", "--store", url).stdout == "no sessions yet\n"
-    assert "no session begins with 'x'" in complaint("show", "x", "--store", url)
+    for command in ("show", "why", "tools"):
+        said = complaint(command, "x", "--store", url)
+        assert f"no session begins with 'x' in {tmp_path / 'empty.db'}" in said
+        assert "--store names another" in said
 
 
 # -- show ---------------------------------------------------------------------------------------
@@ -223,6 +232,41 @@ def test_what_was_cut_off_is_told_with_what_was_counted(tmp_path: Path) -> None:
     assert said.endswith("1 more got no answer, and no count of tokens\n")
 
 
+def test_a_break_of_a_request_in_vain_is_told_of_the_next_one_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path / 'kept.db'}"
+
+    async def never(_: object) -> None:
+        raise AssertionError
+
+    async def make() -> None:
+        async with stage() as here:
+            agent = here.agent(CHAT, instructions="One.")
+            async with agent.open("s", store=url) as session:
+                await session.run("one")
+                session.instructions = "Two."
+                here.lab.fail_next("openai-chat", status=400)
+                with pytest.raises(ProviderRefused):
+                    await session.run("two")
+                await session.run("three")
+                await session.run("four")
+                await Commands(session, known_route, never).run("/why")
+
+    anyio.run(make)
+    told_of = [f"turn {n}, request {n}: prompt rewritten, from system on" for n in (2, 3)]
+    lines = capsys.readouterr().out.splitlines()
+    assert [row for row in lines if "prompt rewritten" in row] == told_of
+    requests = told("show", "s", "--store", url)["requests"]
+    shown = [[each["reason"] for each in request["breaks"]] for request in requests]
+    assert [each.count("prompt rewritten") for each in shown] == [0, 1, 1, 0]
+    log = anyio.run(read_log, url, "s")[1]
+    assert shown == [[each.reason for each in one.record.declared] for one in replay(log)]
+    index = Index()
+    index.read(log.events)
+    assert shown == [[each.reason for each in one.breaks] for one in index.requests]
+
+
 def test_an_id_may_be_shortened_as_long_as_it_fits_one(store: str) -> None:
     ids = [row["id"] for row in told("sessions", "--store", store)["sessions"]]
     parent, child = sorted(ids, key=len)
@@ -308,7 +352,8 @@ def test_d11_pins_are_taken_from_the_servers_as_they_are(tmp_path: Path) -> None
     servers.write_text(SERVERS % sys.executable, "utf-8")
     catalogue = tmp_path / "catalogue.json"
     found = told("tools", "pin", str(catalogue), "--mcp", str(servers))
-    assert found == {"file": str(catalogue), "pinned": [{"server": "changing", "tools": 2}]}
+    taken = [{"server": "changing", "tools": 2}]
+    assert found == {"file": str(catalogue), "pinned": taken, "failed": []}
     assert [tool.name for tool in read_catalogue(catalogue)["changing"].tools] == ["grow", "shrink"]
     url = f"sqlite:///{tmp_path / 'pins.db'}"
     shown = call("tools", "pin", "--mcp", str(servers), "--store", url).stdout
@@ -324,8 +369,28 @@ def test_d11_pins_are_taken_from_the_servers_as_they_are(tmp_path: Path) -> None
     assert b"grow" in (anyio.run(pinned) or b"")
 
 
-def test_a_server_that_cannot_be_pinned_is_one_line(tmp_path: Path) -> None:
+def test_a_server_that_cannot_be_pinned_stops_no_other(tmp_path: Path) -> None:
+    import sys
+
+    from addendum.tools.catalogue import read_catalogue
+
     assert "cannot read" in complaint("tools", "pin", "--mcp", str(tmp_path / "none.json"))
-    servers = tmp_path / "servers.json"
-    servers.write_text('{"mcpServers": {"gone": {"command": "/no/such/program"}}}', "utf-8")
-    assert "server gone cannot be pinned" in complaint("tools", "pin", "--mcp", str(servers))
+    good, bad, catalogue = (tmp_path / name for name in ("good.json", "bad.json", "pins.json"))
+    known = json.loads(SERVERS % sys.executable)["mcpServers"]
+    good.write_text(json.dumps({"mcpServers": {**known, "gone": known["changing"]}}), "utf-8")
+    gone = {"command": "/no/such/program"}
+    bad.write_text(json.dumps({"mcpServers": {"gone": gone, **known}}), "utf-8")
+    url = f"sqlite:///{tmp_path / 'pins.db'}"
+    shown = call("tools", "pin", "--mcp", str(bad), "--store", url, code=1).stdout
+    assert shown.startswith("changing: 2 tools\ngone: not pinned: ")
+    assert "\npinned for new sessions\n" in shown and "then pin again" in shown
+    told("tools", "pin", str(catalogue), "--mcp", str(good))
+    before = read_catalogue(catalogue)
+    found = told("tools", "pin", str(catalogue), "--mcp", str(bad), code=1)
+    assert [each["server"] for each in found["failed"]] == ["gone"]
+    # What could not be asked keeps the pin that it had.
+    assert read_catalogue(catalogue) == before and set(before) == {"changing", "gone"}
+    only = tmp_path / "only.json"
+    only.write_text(json.dumps({"mcpServers": {"gone": gone}}), "utf-8")
+    shown = call("tools", "pin", str(catalogue), "--mcp", str(only), code=1).stdout
+    assert "written" not in shown and read_catalogue(catalogue) == before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,6 +84,13 @@ def test_d8_weight_is_dead_where_a_definition_is_sent_for_nothing(store: str) ->
     assert max(map(len, shown)) <= 80
 
 
+def test_figures_of_a_request_are_shown_whole(store: str) -> None:
+    shown = call("show", "native-", "--store", store).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    costs = re.sub(r"\n {18}", " ", shown)
+    assert re.search(r"rebinding about \$\S+ more, dead weight about \d+$", costs, re.M)
+
+
 @pytest.mark.parametrize(
     ("session", "strategy", "whole"),
     [
@@ -117,8 +126,11 @@ def test_another_route_is_estimated_as_if_it_had_answered(store: str) -> None:
         assert found["cost"]["rebinding_cost"] > 0
 
 
-def test_a_server_that_was_never_on_may_be_asked_about(store: str) -> None:
-    shown = call("tools", "native-", "--what-if", "enable:news", "--store", store).stdout
+def test_a_server_that_was_never_on_may_be_asked_about(store: str, tmp_path: Path) -> None:
+    servers = tmp_path / "servers.json"
+    servers.write_text('{"mcpServers": {"news": {"command": "news"}}}', "utf-8")
+    asked = ("--what-if", "enable:news", "--mcp", str(servers), "--store", store)
+    shown = call("tools", "native-", *asked).stdout
     assert "its tools are not in this log" in shown and "  0 of " in shown
 
 
@@ -130,7 +142,9 @@ def test_a_server_that_was_never_on_may_be_asked_about(store: str) -> None:
         (["--what-if", "disable:files"], "server files is off already"),
         (["--what-if", "disable:news"], "server news is off already"),
         (["--what-if", "enable:files", "--route", "nobody:x"], "nobody"),
+        (["--what-if", "enable:news"], "never had a server 'news'; correct the name, or name the"),
         (["--route", CHAT], "add --what-if"),
+        (["--mcp", "none.json"], "--mcp goes with a switch only"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line(store: str, arguments: list[str], said: str) -> None:

@@ -23,6 +23,7 @@ KEYS = [
     "source",
     "checked",
     "certainty",
+    "forms",
 ]
 
 

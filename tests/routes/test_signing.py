@@ -70,7 +70,7 @@ def test_a_missing_extra_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(ConfigurationError, match=r"addendum\[bedrock\].*AWS_BEARER") as caught:
         headers(REGION | KEYS)
     assert "\n" not in str(caught.value)
-    assert str(caught.value).count("'bedrock'") == 1
+    assert str(caught.value).count("requests-aws4auth") == 1
 
 
 def test_without_any_key() -> None:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--route", metavar="R", help="provider:model[+FACT]; a session's last one if left.")
+@click.option("--route", metavar="R", help="provider:model[+FACT]; a new session needs it.")
 @click.option("--mcp", metavar="FILE", help="MCP servers: .mcp.json or any mcpServers file.")
 @click.option("--resources", is_flag=True, help="Let the model read the servers' resources.")
-@click.option("--session", "session_id", metavar="ID", help="Go on with a session, or name one.")
+@click.option("--session", "session_id", metavar="ID", help="Go on with it, or name a new one.")
 @click.option("--lab", "in_lab", is_flag=True, help="The lab answers: no key, no network.")
 @click.option("--base-url", metavar="URL", help="Another address for the route's provider.")
 @click.option("--instructions", metavar="TEXT|@FILE", help="The prompt; a session keeps its own.")

@@ -9,10 +9,11 @@ from typing import Any
 from addendum.agent.prompts import ServerPrompt
 from addendum.agent.session import Session
 from addendum.cli.chat_view import say
-from addendum.cli.switch_cost import switch_cost, told
-from addendum.cli.terminal import line, number
+from addendum.cli.switch_cost import told
+from addendum.cli.terminal import WIDTH, line, number
 from addendum.errors import AddendumError
-from addendum.log.events import CacheBreak, RequestSent, RouteDowngrade
+from addendum.log.events import CacheBreak, RouteDowngrade
+from addendum.log.exchanges import Exchanges
 from addendum.log.values import ToolSchema
 from addendum.routes import Route, credentials
 
@@ -161,11 +162,9 @@ class Commands:
         await session.registry.settle(LIST_SECONDS)
         state = session.registry.state(name)
         if state.error is not None:
-            say(
-                f"{shown} cannot be reached: {line(state.error, _ERROR)}; it stays on and is tried "
-                f"again, /mcp off {shown} ends that",
-                error=True,
-            )
+            why = line(state.error, _ERROR)
+            said = f"{shown} cannot be reached: {why}; retried until /mcp off {shown}"
+            say(said, error=True)
         elif not self._of_server(name):
             late = "has no tools" if state.revision else "has not answered yet"
             say(f"{shown} {late}; what it lists joins when it does")
@@ -184,9 +183,12 @@ class Commands:
 
     def _say_cost(self) -> None:
         try:
-            said = told(switch_cost(self._session))
+            said = told(self._session.switch_cost())
         except AddendumError as error:
             said = f"what this costs cannot be told: {error}"
+        # Without a terminal nothing breaks it: what explains a figure then has its own line.
+        if len(said) > WIDTH and said.endswith(")"):
+            said = "\n  (".join(said.rsplit(" (", 1))
         say(said, bold=True)
 
     # -- what there is ----------------------------------------------------------------------
@@ -216,15 +218,13 @@ class Commands:
 
     async def _why(self, rest: str) -> None:
         found: list[str] = []
-        breaks: list[CacheBreak] = []
+        follows = Exchanges()
         for event in self._session.log.events:
             data: Any = event.data
-            if isinstance(data, CacheBreak):
-                breaks.append(data)
-            elif isinstance(data, RequestSent):
-                where = f"turn {data.turn}, request {data.number}"
-                found += [f"{where}: {_break(each)}" for each in breaks]
-                breaks = []
+            own = follows.take(event)
+            if own is not None and own.end is None:
+                where = f"turn {own.sent.turn}, request {own.sent.number}"
+                found += [f"{where}: {_break(each)}" for each in own.breaks]
             elif isinstance(data, RouteDowngrade):
                 names = ", ".join(data.rejected)
                 found.append(f"{data.route} refused {names}; on by {data.projection}")

@@ -15,7 +15,8 @@ from addendum.agent.agent import Agent
 from addendum.agent.session import Session
 from addendum.cli.chat_approval import AskMode, rules
 from addendum.cli.stored import read_log
-from addendum.errors import ConfigurationError
+from addendum.cli.terminal import LAB_ROUTE
+from addendum.errors import ConfigurationError, SessionMissing
 from addendum.log.events import RequestContext, SystemMessage
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.probed import overlaid, read
@@ -150,7 +151,11 @@ async def _last_route(wanted: Wanted) -> tuple[str, str]:
         raise ConfigurationError(
             "which route? give --route, such as anthropic:claude-opus-5-5, or --session ID"
         )
-    row, log = await read_log(wanted.store, wanted.session)
+    try:
+        row, log = await read_log(wanted.store, wanted.session)
+    except (SessionMissing, ConfigurationError) as error:
+        needed = f"a new session needs --route, such as {LAB_ROUTE}"
+        raise type(error)(f"{error}; {needed}") from None
     for event in reversed(log.events):
         if isinstance(event.data, RequestContext):
             return row.id, event.data.route

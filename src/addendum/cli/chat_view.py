@@ -28,7 +28,7 @@ from addendum.agent.results import (
     ToolStarted,
 )
 from addendum.cache.cost import Cost
-from addendum.cli.terminal import line, number, style, width
+from addendum.cli.terminal import WIDTH, line, number, style, width
 from addendum.log.values import Usage
 
 UNKNOWN = "unknown"
@@ -249,8 +249,7 @@ def figures(usage: Usage, cost: Cost | None, before: str = "") -> str:
 
 def say_figures(text: str) -> None:
     """Print a line of figures, broken between two of them where it is too long."""
-    wide = columns()
-    for each in [text] if wide is None else _broken(text.split(" · "), wide):
+    for each in _broken(text.split(" · "), columns() or WIDTH):
         click.echo(shade(each, dim=True))
 
 

@@ -18,8 +18,27 @@ from addendum.lab.checking import check_files
 _TEXT = 400
 """Characters of one finding."""
 
+MEANING = {
+    "V1": "the tool list stays as it is",
+    "V2": "the system text stays as it is",
+    "V3": "each request begins with all of the one before",
+    "V4": "cache marks are few enough, legal, the longest lived first",
+    "V5": "a tool that the history names was declared",
+    "V6": "each call has exactly one result, right behind it",
+    "V7": "text for one turn stands where its mode says",
+    "V8": "a session reopened from its store sends the same bytes",
+    "V9": "a compaction breaks the prefix once, over a restart too",
+    "V10": "the next request's marks find what was stored",
+    "V11": "a miss was declared before sending, or is the provider's",
+    "V12": "the provider, or its strict stand-in, takes the request",
+}
+"""What each rule says, between two declared breaks. V8 and V12 need more than a capture."""
 
-@click.command()
+
+_RULES = "\n".join(["\b", "Rules:", *(f"  {rule:4} {MEANING[rule]}" for rule in RULES)])
+
+
+@click.command(epilog=_RULES)
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
 @click.option(
     "--format",
@@ -74,14 +93,17 @@ def check(
             )
         else:
             told = map(_github, done.findings) if form == "github" else map(_red, done.findings)
-            click.echo("\n".join([*told, *_end(done)]))
+            click.echo("\n".join([*told, *_end(done, legend=form == "text")]))
     if done.findings:
         raise click.exceptions.Exit(1)
 
 
-def _end(done: Examined) -> Iterator[str]:
+def _end(done: Examined, *, legend: bool) -> Iterator[str]:
     if done.more:
         yield f"and {number(done.more)} more"
+    if legend:
+        broken = {finding.rule for finding in done.findings}
+        yield from (f"rule {rule}: {MEANING[rule]}" for rule in RULES if rule in broken)
     for note in done.notes:
         yield line(f"note: {note}", _TEXT)
     requests, talks, count = done.requests, done.conversations, len(done.findings) + done.more

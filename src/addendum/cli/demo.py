@@ -73,8 +73,8 @@ def demo(
     its own as well. Needs no key and no network. Exit code 1 if a rule is broken or a miss was
     not declared.
 
-    With --live a small scenario is measured at the route's own endpoint: that needs a key and
-    costs money, which is said first and asked for.
+    With --live --route R --max-cost USD a small scenario is measured at the route's own endpoint:
+    that needs a key and costs money, which is said first and asked for.
     """
     own = scenario != SCENARIO or bool(values)
     asked = asked_for_live(routes, own, as_json, live)
@@ -82,12 +82,14 @@ def demo(
         raise click.exceptions.Exit(run_live(*asked))
     from addendum.lab.places import given_values
     from addendum.lab.scenario_file import find
+    from addendum.lab.server import base_path
 
     if report is not None and not report.absolute().parent.is_dir():
         raise ConfigurationError(f"there is no folder {report.parent}; make it first")
     found = find(scenario, given_values(values))
     for route in routes:
-        resolve(route, environ={})  # a wrong name is told before anything is printed
+        resolve(route, environ={})  # what cannot be played is told before anything is printed
+        base_path(route.partition(":")[0])
     runs: list[tuple[Run, Run]] = []
     if not as_json:
         click.echo(f"{_size(found)}; simulated by published rules\n\n{table_heads()}")

@@ -20,7 +20,9 @@ def lab(file: str | None, port: int, values: tuple[str, ...], as_json: bool) -> 
     """Serve the lab's providers on 127.0.0.1 until it is interrupted; print their addresses.
 
     The model plays the script of the scenario FILE. Without one it answers in text and obeys
-    `/call NAME JSON` in the last user message.
+    `/call NAME JSON` in the last user message. Other programs are pointed at an address by the
+    variables of the vendors' SDKs (ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL and
+    the like); any key will do.
     """
     run_async(_serve, file, port, values, as_json)
 
@@ -40,7 +42,7 @@ async def _serve(file: str | None, port: int, values: tuple[str, ...], as_json: 
             playing = f"playing {line(scenario.name, 40)}" if scenario else "a free model speaks"
             click.echo(f"lab on {served.url}, {playing}; Ctrl+C ends it")
             for name, base in bases.items():
-                click.echo(f"  {name:12} {base}")
+                click.echo(f"  {name:14} {base}")
         # Whoever started this waits for the addresses.
         sys.stdout.flush()
         await anyio.sleep_forever()

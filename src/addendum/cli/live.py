@@ -77,7 +77,11 @@ def live_options(command: F) -> F:
     """Add the options that go with `--live` to a command; it gets them by keyword."""
     for option in reversed(
         (
-            click.option("--live", is_flag=True, help="Measure at a real endpoint; needs a key."),
+            click.option(
+                "--live",
+                is_flag=True,
+                help="Measure at a real endpoint; needs --route, --max-cost, a key.",
+            ),
             click.option(
                 "--max-cost", type=float, metavar="USD", help="Live: stop once this is passed."
             ),
@@ -116,7 +120,9 @@ def asked_for_live(
                 raise click.UsageError(f"--{name.replace('_', '-')} goes with --live only")
         return None
     if len(routes) != 1:
-        raise click.UsageError("--live measures one route; name it with --route")
+        raise click.UsageError(
+            "--live measures one route; name it with --route, and a limit with --max-cost USD"
+        )
     if own_scenario:
         raise click.UsageError("--live has a scenario of its own; leave --scenario and --set out")
     most = given["max_cost"]

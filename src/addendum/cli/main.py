@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import click
 
-from addendum.errors import AddendumError
+from addendum.errors import AddendumError, install_hint
 from addendum.version import __version__
 
 COMMANDS = {
@@ -103,7 +103,7 @@ class Commands(click.Group):
             extra_name = _EXTRAS.get((error.name or "").partition(".")[0])
             if extra_name is None:
                 raise
-            code = _fail(f'this needs {error.name}; pip install "addendum[{extra_name}]"')
+            code = _fail(f"this needs {error.name}; {install_hint(extra_name)}")
         except Exception as error:
             code = _fail(fault(error))
         sys.exit(code or 0)

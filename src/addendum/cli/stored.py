@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from addendum.cli.terminal import wrapped
+from addendum.cli.terminal import line, wrapped
 from addendum.errors import ConfigurationError, SessionMissing
 from addendum.log.events import RequestSent
 from addendum.log.session_log import SessionLog
@@ -65,7 +65,7 @@ async def delete(url: str | None, beginning: str) -> SessionRow:
         ConfigurationError: There are several, or no store.
     """
     async with reading(url) as store:
-        row = _chosen(await store.sessions(), beginning)
+        row = _chosen(await store.sessions(), beginning, url)
         await store.delete(await store.acquire(row.id, create=False))
         return row
 
@@ -82,7 +82,7 @@ async def followed(url: str | None, beginning: str) -> AsyncGenerator[SessionLog
         ConfigurationError: There are several, or no store.
     """
     async with reading(url) as store:
-        log = SessionLog(_chosen(await store.sessions(), beginning).id)
+        log = SessionLog(_chosen(await store.sessions(), beginning, url).id)
         async for events in tail(store, log.session):
             log.extend(events)
             yield log
@@ -100,7 +100,7 @@ async def read_log(url: str | None, beginning: str) -> tuple[SessionRow, Session
         ConfigurationError: There are several, or no store.
     """
     async with reading(url) as store:
-        row = _chosen(await store.sessions(), beginning)
+        row = _chosen(await store.sessions(), beginning, url)
         return row, SessionLog.load(row.id, await store.read(row.id))
 
 
@@ -122,12 +122,23 @@ def altered_lines(log: SessionLog) -> list[str]:
     return [wrapped(text)]
 
 
-def _chosen(rows: list[SessionRow], beginning: str) -> SessionRow:
+def where(url: str | None) -> str:
+    """Return how a store is named to people: its file, or its address.
+
+    Args:
+        url: Its address; the user's own store if None.
+    """
+    address = url or DEFAULT_URL
+    return str(path_of(address)) if address.startswith(PREFIX) else line(address, 60)
+
+
+def _chosen(rows: list[SessionRow], beginning: str, url: str | None) -> SessionRow:
     found = [row for row in rows if row.id == beginning]
     found = found or [row for row in rows if beginning and row.id.startswith(beginning)]
     if not found:
         raise SessionMissing(
-            f"no session begins with {beginning[:60]!r}; `addendum sessions` lists them"
+            f"no session begins with {beginning[:60]!r} in {where(url)}; `addendum sessions` lists "
+            "them, --store names another store"
         )
     if len(found) > 1:
         names = ", ".join(row.id for row in found[:_SHOWN])

@@ -37,7 +37,8 @@ def store_option(command: F) -> F:
         "--store",
         envvar="ADDENDUM_STORE",
         metavar="URL",
-        help="Store, such as sqlite:///path.db; else $ADDENDUM_STORE, else your own.",
+        help="Where sessions are kept: sqlite:///FILE. Else $ADDENDUM_STORE, else a file in your "
+        "own data folder.",
     )(command)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
 import click
 from msgspec import Struct, structs
 
@@ -83,13 +84,15 @@ class _ById(click.Group):
 
 @click.group(
     cls=_ById,
-    options_metavar="ID [--at SEQ | --what-if SWITCH [--route R]] [--store URL] [--json]",
+    options_metavar="ID [--at SEQ | --what-if SWITCH [--route R] [--mcp FILE]] [--store URL]"
+    " [--json]",
     no_args_is_help=True,
 )
 def tools() -> None:
     """Say which tools a session could call, now or at SEQ: active, deferred, disabled, removed.
 
-    --what-if enable:SERVER or disable:SERVER says what that switch would cost, before it is made.
+    --what-if enable:SERVER or disable:SERVER says what that switch would cost, before it is made;
+    --mcp FILE names servers that were never on so far.
 
     `addendum tools pin [FILE]` takes the present lists of MCP servers as their pins.
     """
@@ -100,6 +103,12 @@ def tools() -> None:
 @click.option("--at", type=click.IntRange(min=0), metavar="SEQ", help="As of this event.")
 @click.option("--what-if", metavar="SWITCH", help="What enable:SERVER or disable:SERVER costs.")
 @click.option("--route", metavar="R", help="On this route; else on the session's own.")
+@click.option(
+    "--mcp",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="MCP servers that may be asked about although they were never on.",
+)
 @store_option
 @json_option
 def of(
@@ -107,16 +116,18 @@ def of(
     at: int | None,
     what_if: str | None,
     route: str | None,
+    mcp: Path | None,
     store: str | None,
     as_json: bool,
 ) -> None:
     """Say which tools session ID could call, now or as of event SEQ."""
     _, log = run_async(read_log, store, session)
     if what_if is not None:
-        _preview(log, what_if, route, as_json)
+        _preview(log, what_if, route, mcp, as_json)
         return
-    if route is not None:
-        raise ConfigurationError("--route says where a switch is looked at; add --what-if SWITCH")
+    if route is not None or mcp is not None:
+        given = "--mcp" if route is None else "--route"
+        raise ConfigurationError(f"{given} goes with a switch only; add --what-if SWITCH")
     last = max(0, len(log) - 1)
     if at is not None and at > last:
         raise ConfigurationError(f"the log ends at event {last}; write --at {last} or less")
@@ -158,11 +169,15 @@ def _shown(found: Sequence[ToolState], dead: int) -> Iterator[str]:
     yield f"dead weight, removed or never called: {number(dead)}"
 
 
-def _preview(log: SessionLog, switch: str, route: str | None, as_json: bool) -> None:
+def _preview(
+    log: SessionLog, switch: str, route: str | None, mcp: Path | None, as_json: bool
+) -> None:
     from addendum.cli.switch_cost import told
     from addendum.cli.what_if import what_if
+    from addendum.tools.mcp_file import read_mcp_file
 
-    seen = run_async(what_if, log, switch, route)
+    servers = [spec.name for spec in read_mcp_file(mcp)] if mcp is not None else []
+    seen = run_async(what_if, log, switch, route, servers)
     if as_json:
         cost = structs.asdict(seen.cost)
         dollars = {k: None if cost[k] is None else float(cost[k]) for k in _MONEY}
@@ -265,24 +280,40 @@ def pin(file: Path | None, mcp: Path, store: str | None, as_json: bool) -> None:
 
     New sessions begin with the pinned lists. With FILE they are written there instead of into the
     store: `Agent(catalogue=FILE)` reads it, and so many machines share one head.
+
+    A server that cannot be asked keeps the pin that it has; exit code 1 says that there is one.
     """
-    pinned = run_async(_pin, file, mcp, store)
+    pinned, failed = run_async(_pin, file, mcp, store)
     if as_json:
-        print_json({"file": None if file is None else str(file), "pinned": pinned})
-        return
-    for each in pinned:
-        click.echo(f"{line(each['server'], 40)}: {number(each['tools'])} tools")
-    click.echo(f"written to {file}" if file is not None else "pinned for new sessions")
+        print_json(
+            {"file": None if file is None else str(file), "pinned": pinned, "failed": failed}
+        )
+    else:
+        for each in pinned:
+            click.echo(f"{line(each['server'], 40)}: {number(each['tools'])} tools")
+        for each in failed:
+            said = f"{line(each['server'], 40)}: not pinned: {line(each['error'], 300)}"
+            click.echo(wrapped(said, 2))
+        if pinned:
+            click.echo(f"written to {file}" if file is not None else "pinned for new sessions")
+        if failed:
+            click.echo(f"correct what failed in {line(str(mcp), 50)}, then pin again")
+    if failed:
+        raise click.exceptions.Exit(1)
 
 
-async def _pin(file: Path | None, mcp: Path, store: str | None) -> list[dict[str, Any]]:
+async def _pin(
+    file: Path | None, mcp: Path, store: str | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Pin what can be pinned; return that, and what cannot with its error."""
     from addendum.stores import DEFAULT_URL, open_store
-    from addendum.tools.catalogue import KIND, Pin, encode_pin, write_catalogue
+    from addendum.tools.catalogue import KIND, Pin, encode_pin, read_catalogue, write_catalogue
     from addendum.tools.mcp_file import read_mcp_file
     from addendum.tools.mcp_pool import ServerPool
 
     specs = read_mcp_file(mcp)
     pins: dict[str, Pin] = {}
+    failed: list[dict[str, Any]] = []
     pool = ServerPool()
     try:
         for spec in specs:
@@ -290,17 +321,22 @@ async def _pin(file: Path | None, mcp: Path, store: str | None) -> list[dict[str
             state = await connection.ready(_PATIENCE)
             if state.status != "ready":
                 why = state.error or f"it did not answer within {_PATIENCE:g} s"
-                raise ConfigurationError(f"server {spec.name} cannot be pinned: {why}")
-            pins[spec.name] = Pin.of(state)
+                failed.append({"server": spec.name, "error": why})
+            else:
+                pins[spec.name] = Pin.of(state)
     finally:
         await pool.aclose()
-    if file is not None:
-        write_catalogue(file, pins)
-    else:
+    pinned = [{"server": name, "tools": len(found.tools)} for name, found in pins.items()]
+    if file is not None and pins:
+        before = read_catalogue(file) if failed and await anyio.Path(file).exists() else {}
+        names = [each["server"] for each in failed if each["server"] in before]
+        write_catalogue(file, {name: before[name] for name in names} | pins)
+    elif pins:
         kept = await open_store(store or DEFAULT_URL)
         try:
             for spec in specs:
-                await kept.put(KIND, spec.key(), encode_pin(pins[spec.name]))
+                if spec.name in pins:
+                    await kept.put(KIND, spec.key(), encode_pin(pins[spec.name]))
         finally:
             await kept.aclose()
-    return [{"server": name, "tools": len(found.tools)} for name, found in pins.items()]
+    return pinned, failed

@@ -7,6 +7,7 @@ server is dialled, and the session itself is not touched.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from decimal import Decimal
 
 from msgspec import Struct
@@ -14,13 +15,19 @@ from msgspec import Struct
 from addendum.agent.agent import Agent
 from addendum.agent.preview import shown_only, unknown_tool
 from addendum.agent.session import Session
+from addendum.agent.switch_cost import SwitchCost, switch_cost
 from addendum.cache.compare import BYTES_A_TOKEN
 from addendum.cache.cost import again as price_again
-from addendum.cli.switch_cost import SwitchCost, switch_cost
 from addendum.encoding import encode
 from addendum.errors import ConfigurationError
 from addendum.log import codec
-from addendum.log.events import AssistantMessage, RequestContext, RequestHeader, SystemMessage
+from addendum.log.events import (
+    AssistantMessage,
+    RequestContext,
+    RequestHeader,
+    SystemMessage,
+    ToolSwitch,
+)
 from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolSchema
 from addendum.routes import resolve
@@ -50,13 +57,16 @@ class WhatIf(Struct, frozen=True):
     cost: SwitchCost
 
 
-async def what_if(log: SessionLog, switch: str, route: str | None) -> WhatIf:
+async def what_if(
+    log: SessionLog, switch: str, route: str | None, servers: Collection[str] = ()
+) -> WhatIf:
     """Return what a switch would cost.
 
     Args:
         log: The session.
         switch: `enable:SERVER` or `disable:SERVER`.
         route: The route, or None for the one that answered last.
+        servers: Names of servers that may be asked about although the log never saw them.
 
     Raises:
         ConfigurationError: There is no such switch to make.
@@ -76,6 +86,11 @@ async def what_if(log: SessionLog, switch: str, route: str | None) -> WhatIf:
     if (verb == "enable") == bool(there):
         state = "on" if there else "off"
         raise ConfigurationError(f"server {server} is {state} already in session {log.session}")
+    if not moved and server not in servers and server not in _servers(log):
+        raise ConfigurationError(
+            f"session {log.session} never had a server {server!r}; correct the name, or name the "
+            "file that has it with --mcp"
+        )
     snapshot = _after(active, server, moved, on=verb == "enable")
     # An address of this machine: nothing is sent, and so no key is asked for.
     where = resolve(route or latest.data.route, base_url="http://127.0.0.1", environ={})
@@ -128,6 +143,12 @@ def _tools_of(log: SessionLog, server: str) -> tuple[ToolSchema, ...]:
             if own:
                 return own
     return ()
+
+
+def _servers(log: SessionLog) -> set[str]:
+    """Return the servers that were switched in a session, also those that listed no tool."""
+    switches = (each.data for each in log.events if isinstance(each.data, ToolSwitch))
+    return {each.name for each in switches if each.kind == "server"}
 
 
 def _after(

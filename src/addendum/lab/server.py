@@ -56,7 +56,7 @@ _BASES = {
     "azure": ("/azure", "/openai/v1/responses"),
     "azure-chat": ("/azure", "/openai/v1/chat/completions"),
     "vertex-claude": (
-        "/vertex-claude/v1/projects/lab/locations/lab",
+        "/vertex-claude/v1/projects/p/locations/l",
         "/publishers/anthropic/models/{operation}",
     ),
     "bedrock-claude": ("/bedrock-claude/anthropic", "/v1/messages"),
@@ -66,6 +66,20 @@ _BASES = {
 }
 PROVIDERS = tuple(_BASES)
 """Names of the lab's providers; each plays the routes of that name."""
+
+
+def base_path(provider: str) -> str:
+    """Return the path at which the base URL of a provider ends.
+
+    Raises:
+        ConfigurationError: The lab has no such provider.
+    """
+    if provider not in _BASES:
+        raise ConfigurationError(
+            f"the lab has no provider {provider[:40]!r}; `addendum lab` lists those that it has"
+        )
+    return _BASES[provider][0]
+
 
 _SECRETS = frozenset(
     "authorization proxy-authorization x-api-key api-key x-goog-api-key x-amz-security-token"
@@ -185,7 +199,7 @@ class Lab:
         Raises:
             ConfigurationError: The lab has no such provider.
         """
-        return self.url + self._base(provider)
+        return self.url + base_path(provider)
 
     def fail_next(
         self,
@@ -233,15 +247,8 @@ class Lab:
         while self._stalled < count:
             await self._stalling.wait()
 
-    def _base(self, provider: str) -> str:
-        if provider not in _BASES:
-            raise ConfigurationError(
-                f"the lab has no provider {provider!r}; it has {', '.join(sorted(_BASES))}"
-            )
-        return _BASES[provider][0]
-
     def _plan(self, provider: str, fault: _Fault, times: int = 1) -> None:
-        self._base(provider)
+        base_path(provider)  # a wrong name is told
         self._faults[provider] += [fault] * times
 
     async def _index(self, request: Request) -> Response:

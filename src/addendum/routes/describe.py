@@ -10,7 +10,7 @@ from addendum.errors import UnknownRoute
 from addendum.routes.data import ModelRow, Provider, providers
 from addendum.routes.model import CacheRules, Capabilities
 from addendum.routes.probed import overlaid, read
-from addendum.routes.resolve import resolve
+from addendum.routes.resolve import DISPATCH, near, resolve
 
 
 def describe(name: str | None = None) -> list[dict[str, Any]]:
@@ -23,7 +23,7 @@ def describe(name: str | None = None) -> list[dict[str, Any]]:
         Entries with the keys `route` (a route of the row by name), `wire`, `models` (known ids,
         or the pattern where there are none), `tool_update`, `definitions`, `removals`, `readd`,
         `redefine` (these four mean nothing where `tool_update` is None), `cache` (the rules),
-        `source`, `checked` and `certainty`.
+        `source`, `checked`, `certainty` and `forms` (what the route also takes, as `+FACT`).
 
     Raises:
         UnknownRoute: No such provider or route.
@@ -35,7 +35,7 @@ def describe(name: str | None = None) -> list[dict[str, Any]]:
     if name in table:
         return [_row(table[name], row) for row in table[name].rows]
     if ":" not in name:
-        raise UnknownRoute(f"no provider {name[:40]!r}; there are: {', '.join(table)}")
+        raise UnknownRoute(f"no provider {name[:40]!r}{near(name, table)}")
     route = resolve(name, environ={})
     route = overlaid(route, read(route))
     return [
@@ -85,4 +85,5 @@ def _entry(
         "source": source,
         "checked": checked,
         "certainty": certainty,
+        "forms": [*(has.also if has.tool_update is not None else ()), DISPATCH],
     }

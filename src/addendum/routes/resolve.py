@@ -61,7 +61,7 @@ def resolve(
         known: Providers by name; those of this release if None.
 
     Raises:
-        UnknownRoute: No such provider, model or FACT; the message lists what there is.
+        UnknownRoute: No such provider, model or FACT; the message says who lists them.
         ConfigurationError: The address cannot be used.
     """
     table = providers() if known is None else known
@@ -70,7 +70,7 @@ def resolve(
     if row is None:
         raise UnknownRoute(
             f"{provider.name} has no model {model!r}"
-            f"{_near(model, [there for group in provider.rows for there in group.models])};"
+            f"{near(model, [each for row in provider.rows for each in row.models], provider.name)};"
             " a model behind another OpenAI-compatible address is compatible:MODEL"
         )
     endpoint = _endpoint(
@@ -178,19 +178,26 @@ def _parse(name: str, table: Mapping[str, Provider]) -> tuple[Provider, str, tup
     model, *facts = rest.split("+")
     if not colon or not model:
         raise UnknownRoute(
-            f"{name!r} is no route; write provider:model, such as anthropic:claude-opus-5-5"
-            f" (providers: {', '.join(table)})"
+            f"{name!r} is no route; write provider:model, such as anthropic:claude-opus-5-5;"
+            " `addendum routes` lists them"
         )
     if head not in table:
-        raise UnknownRoute(f"no provider {head!r}{_near(head, list(table))}")
+        raise UnknownRoute(f"no provider {head!r}{near(head, table)}")
     return table[head], model, tuple(dict.fromkeys(facts))
 
 
-def _near(word: str, there: list[str]) -> str:
-    near = difflib.get_close_matches(word, there, n=3, cutoff=0.6)
-    if near:
-        return f"; did you mean {' or '.join(near)}?"
-    return f"; there are: {', '.join(there[:12])}" if there else ""
+def near(word: str, there: Iterable[str], of: str = "") -> str:
+    """Return what a wrong name may stand for, or else who lists those that there are.
+
+    Args:
+        word: The name.
+        there: The right ones.
+        of: The provider, if these are its models.
+    """
+    found = difflib.get_close_matches(word, list(there), n=3, cutoff=0.6)
+    if found:
+        return f"; did you mean {' or '.join(found)}?"
+    return f"; `{f'addendum routes {of}'.rstrip()}` lists them"
 
 
 def _endpoint(

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from addendum.errors import ConfigurationError
+from addendum.errors import ConfigurationError, install_hint
 from addendum.routes.model import Endpoint
 
 _SIGNED = frozenset({"authorization", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token"})
@@ -61,7 +61,7 @@ def signature(
         auth: Any = importlib.import_module("requests_aws4auth")
     except ImportError as error:
         raise ConfigurationError(
-            "access keys need the extra 'bedrock' (pip install 'addendum[bedrock]');"
+            f"access keys need requests-aws4auth ({install_hint('bedrock')});"
             " AWS_BEARER_TOKEN_BEDROCK works without it"
         ) from error
     request = requests.Request("POST", url, data=body).prepare()

