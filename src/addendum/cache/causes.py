@@ -96,7 +96,9 @@ CAUSES: Mapping[str, Cause] = {
     "rewind": Cause("turns were cut from the conversation", "nothing: what was cut is gone"),
     "fork": Cause("the session goes on from a fork", "nothing: it happens once in a fork"),
     "head changed": Cause(
-        "the session was given a new head", "change the head when the cache has expired anyway"
+        "the tools in front of the prompt were set anew",
+        "say from the start that tools will change (MCP servers, a deferred tool or "
+        "tool_dispatch=True); change the head when the cache has expired anyway",
     ),
     "explicit series": Cause("a series was started by hand", "start none while the cache lives"),
     "route changed": Cause(
