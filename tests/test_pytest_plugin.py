@@ -95,6 +95,16 @@ def test_it(cache_lab):
     assert "pytest_plugin.py" not in result.stdout.str()
 
 
+def test_an_extra_that_is_missing_is_named_in_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("import sys\nsys.modules['uvicorn'] = None")
+    pytester.makepyfile(test_it="def test_it(cache_lab):\n    pass")
+    options = ("-p", "addendum.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:anyio")
+    result = pytester.runpytest_subprocess(*options)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(['cache_lab needs uvicorn; pip install "addendum?lab?", or in *'])
+    assert "Traceback" not in result.stdout.str()
+
+
 def test_the_plugin_imports_nothing_until_it_is_used(pytester: pytest.Pytester) -> None:
     code = (
         "import sys, addendum.pytest_plugin\n"

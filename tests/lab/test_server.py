@@ -51,7 +51,7 @@ async def test_addresses(lab: Lab) -> None:
     assert lab.base_url("deepseek") == f"{lab.url}/deepseek/anthropic"
     assert lab.base_url("openai-chat") == f"{lab.url}/openai/v1"
     assert lab.base_url("compatible") == f"{lab.url}/compatible/v1"
-    with pytest.raises(ConfigurationError, match="no provider 'nobody'; it has anthropic"):
+    with pytest.raises(ConfigurationError, match="no provider 'nobody'; `addendum lab` lists"):
         lab.base_url("nobody")
     async with httpx2.AsyncClient() as client:
         listed = await client.get(lab.url)
