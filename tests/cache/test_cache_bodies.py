@@ -184,22 +184,16 @@ def test_v5_turns_kept_over_a_compaction_may_name_what_was_declared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("definitions", "reason", "number"),
-    [
-        ("by-reference", "explicit series", 0),
-        ("by-value", "explicit series", 1),
-        ("by-value", "head changed", 0),
-    ],
+    ("breaks", "number"),
+    [([("head changed", "tools")], 0), ([("lifetime passed", "none")], 1), ([], 1)],
 )
-def test_v5_by_reference_a_series_declares_anew(definitions: str, reason: str, number: int) -> None:
-    before = record(1, claude([HI, *ROUND], tools=[tool("deploy")]), definitions=definitions)
-    after = record(
-        2,
-        claude([HI, *ROUND, HI], tools=[tool("search")]),
-        definitions=definitions,
-        breaks=[(reason, "tools")],
-    )
+def test_v5_a_call_may_come_back_when_its_tool_went_with_the_old_head(
+    breaks: list[tuple[str, str]], number: int
+) -> None:
+    before = record(1, claude([HI], tools=[tool("deploy")]))
+    after = record(2, claude([HI, *ROUND], tools=[tool("search")]), breaks=breaks)
     assert len(broken("V5", before, after)) == number
+    assert len(broken("V5", after)) == 1
 
 
 def test_v5_on_chat() -> None:
@@ -230,23 +224,32 @@ def test_v5_what_is_called_unseen_is_defined_behind_the_next_message() -> None:
     assert broken("V5", first, record(2, chat(more), **told)) != []
 
 
-def test_v5_what_another_route_declared_may_be_named_where_a_series_begins() -> None:
-    call = {"id": "c1", "type": "function", "function": {"name": "deploy", "arguments": "{}"}}
+def called(name: str, arguments: str = "{}") -> list[Json]:
+    call = {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
+    return [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "r"},
+    ]
+
+
+@pytest.mark.parametrize("name", ["deploy", "call_tool"])
+@pytest.mark.parametrize("definitions", ["by-reference", "by-value"])
+def test_v5_a_call_is_accounted_for_on_the_route_that_made_it(name: str, definitions: str) -> None:
+    """It may be sent to another one after a compaction, or after a head without its tool."""
     there = chat(
-        [
-            {"role": "user", "content": "hi"},
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "c1", "content": "r"},
-        ],
-        tools=[{"type": "function", "function": {"name": "deploy"}}],
+        called(name, '{"name":"deploy","arguments":{}}'),
+        tools=[{"type": "function", "function": {"name": name}}],
     )
     first = record(1, there, wire="openai_chat", route="a", strategy="dispatch")
     here = claude([HI, *ROUND, HI], tools=[tool("search")])
-    moved = [("route changed", "messages")]
-    for definitions, number in (("by-reference", 0), ("by-value", 1)):
-        second = record(2, here, definitions=definitions, breaks=moved)
-        third = record(3, here, definitions=definitions)
-        assert len(broken("V5", first, second, third)) == 2 * number
+    second = record(2, here, definitions=definitions)
+    assert broken("V5", first, second) == []
+    assert len(broken("V5", second)) == 1
+    # What nobody was told of there is not known here either.
+    undeclared = chat(called(name), tools=[{"type": "function", "function": {"name": "other"}}])
+    first = record(1, undeclared, wire="openai_chat", route="a", strategy="dispatch")
+    assert len(broken("V5", first, second)) == 2
 
 
 # V6 ---------------------------------------------------------------------------------------------

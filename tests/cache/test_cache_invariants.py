@@ -391,6 +391,27 @@ def test_v10_with_a_moved_tail_the_history_end_is_marked_and_found() -> None:
     ]
 
 
+@pytest.mark.parametrize(("known", "number"), [(True, 0), (False, 1)])
+def test_v10_what_an_older_request_stored_may_be_found_instead(known: bool, number: int) -> None:
+    """With a moved tail the reasoning of a turn leaves, and what was stored behind it."""
+    asked: Message = ("user", [text(str(at)) for at in range(25)])
+    calls = [use("c1", "search")]
+    found: Message = ("user", [result("c1")])
+    thinking = {"type": "thinking", "thinking": "", "signature": "x"}
+    bare = [text("static")]
+    one = body(asked)
+    two = body(asked, ("assistant", [thinking, *calls]), found)
+    three = body(asked, ("assistant", calls), found, HELLO, MORE, system=bare)
+    told = {"tail": "moved", "bound": True}
+    records = [
+        record(1, one, 3000, 0, turn=1, **told),
+        record(2, two, 3200, 3000, turn=1, **told),
+        record(3, three, 3400, 3000, turn=2, **told),
+    ]
+    # The static text is too far in front; the end of the first request is not.
+    assert len(broken(records if known else records[1:], "V10")) == number
+
+
 def test_v10_a_declared_break_or_an_ended_lifetime_is_no_matter() -> None:
     far = wide(30, lagging=False)
     declared = record(2, far, breaks=[("rewind", "messages")])

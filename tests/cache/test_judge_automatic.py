@@ -22,6 +22,7 @@ from tests.cache.captures import (
     tool,
 )
 
+from addendum import encoding
 from addendum.cache.figures import Miss, Row, judge
 from addendum.cache.record import RequestRecord
 from addendum.cache.rules import CacheRules
@@ -357,6 +358,30 @@ def test_an_answer_sent_back_in_part_is_not_the_unit() -> None:
     records = [record(1, one, 900, 0, output=80), record(2, two, 1010, 900)]
     row = last(records, DEEPSEEK)
     assert (row.expected, row.miss) == (900, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"q": "<other>"}, 940),
+        ({}, 900),
+        ({"unreadable_arguments": "{"}, 900),
+        ({"q": "<_tool_update>"}, 900),
+    ],
+)
+def test_a_call_that_may_have_been_written_otherwise_is_not_surely_in_the_unit(
+    given: Json, expected: int
+) -> None:
+    # Empty arguments go back as an empty object: here as many tokens, and another unit.
+    call: Json = {"type": "tool_use", "id": "c", "name": "search", "input": given}
+    call["id"] += "." * (160 - len(encoding.encode(call)))
+    found: Json = {"type": "tool_result", "tool_use_id": call["id"], "content": ""}
+    found["content"] += "." * (240 - len(encoding.encode(found)))
+    one = surface(("user", [text("hi", 400)]))
+    two = surface(("user", [text("hi", 400)]), ("assistant", [call]), ("user", [found]))
+    records = [record(1, one, 900, 0, output=40), record(2, two, 1000, 900)]
+    row = last(records, DEEPSEEK)
+    assert (row.expected, row.miss is None) == (expected, expected == 900)
 
 
 def test_a_unit_that_has_not_ended_gives_nothing() -> None:

@@ -202,6 +202,31 @@ def test_a_break_that_the_bytes_do_not_show_leaves_the_ceiling_where_it_was() ->
     assert row.miss is not None and row.miss.reason == "provider"
 
 
+@pytest.mark.parametrize(("added", "read", "ceiling"), [(19, 700, 700), (20, 600, 600)])
+def test_what_agrees_behind_a_declared_break_counts_as_far_as_it_is_found(
+    added: int, read: int, ceiling: int
+) -> None:
+    # The same text is said again after a rewind; its end is added + 1 positions from the mark.
+    told = [text(f"tool {at}") for at in range(added)]
+    messages: list[Message] = [
+        ("user", [text("user 1")]),
+        ("system", [*told[:-1], marked(told[-1])]),
+    ]
+    again = claude(messages, tools=[marked(SEARCH)], system=STATIC)
+    prompt = 700 + 100 * added
+    records = [
+        record(1, turns(1), 700, 0),
+        record(2, again, prompt, read, breaks=[("rewind", "messages[0]")]),
+    ]
+    row = judge(records, CLAUDE, count).requests[1]
+    assert (row.expected, row.ceiling) == (700, ceiling)
+    assert row.miss == (None if read == 700 else Miss(True, "rewind", "messages[0]"))
+    # What is found and not read is no matter of the break.
+    records[1] = record(2, again, prompt, 0, breaks=[("rewind", "messages[0]")])
+    row = judge(records, CLAUDE, count).requests[1]
+    assert row.miss is not None and (row.miss.declared, row.miss.reason) == (False, "provider")
+
+
 def test_with_the_last_deferred_tool_the_hidden_text_in_front_goes_too() -> None:
     with_it = turns(1, tools=[tool("later", 60, defer_loading=True), SEARCH])
     records = [

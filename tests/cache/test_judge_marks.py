@@ -182,6 +182,35 @@ def test_a_longer_mark_in_front_outlives_the_one_at_the_end() -> None:
     assert (row.expected, row.miss) == (600, None)
 
 
+@pytest.mark.parametrize(
+    ("marks", "miss"),
+    [
+        # Stored by the first request, and renewed by the second.
+        (True, Miss(False, "provider", "tools[0]")),
+        # The second request read beyond its tools mark: there it stored nothing.
+        (False, Miss(True, "prompt rewritten", "system")),
+    ],
+)
+def test_a_mark_within_what_was_read_stores_nothing_anew(marks: bool, miss: Miss) -> None:
+    search = tool("search", 600)
+    hi: Message = ("user", [text("hi")])
+    more: list[Message] = [hi, ("assistant", [text("a")]), ("user", [marked(text("b"))])]
+    one = claude(
+        [("user", [marked(text("hi"))])],
+        tools=[marked(search) if marks else search],
+        system=STATIC,
+    )
+    two = claude(more, tools=[marked(search)], system=STATIC)
+    three = claude(more, tools=[marked(search)], system=[marked(text("other", 300))])
+    records = [record(1, one, 1000, 0), record(2, two, 1200, 1000)]
+    last = record(3, three, 1200, 0, breaks=[("prompt rewritten", "system")])
+    row = judge([*records, last], CLAUDE, count).requests[2]
+    assert (row.expected, row.ceiling, row.miss) == (1200, 600 if marks else 0, miss)
+    # Of what went before a request nothing may be known: then its marks stored what they say.
+    row = judge([records[1], last], CLAUDE, count).requests[1]
+    assert (row.expected, row.ceiling) == (1200, 600)
+
+
 def test_a_request_that_was_not_answered_yet_is_no_base() -> None:
     records = [
         record(1, first(), 700, 0, time_sent=0.0, time_answered=9.0),

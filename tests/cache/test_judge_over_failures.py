@@ -72,6 +72,17 @@ def test_v5_a_name_that_was_answered_as_unknown_may_stand(said: str, number: int
     assert len(broken("V5", record(1, calling("gone", said)))) == number
 
 
+def test_v5_a_name_that_was_answered_as_unknown_may_be_called_again() -> None:
+    said = 'unknown tool "gone"', "Stop: this same call of gone has failed 3 times in this turn."
+    blocks = [result(f"c{at}") | {"content": [text(each)]} for at, each in enumerate(said)]
+    calls = [use(f"c{at}", "gone") for at in range(2)]
+    rounds: list[Message] = []
+    for call, block in zip(calls, blocks, strict=True):
+        rounds += [("assistant", [call]), ("user", [block])]
+    assert broken("V5", record(1, claude([HI, *rounds], tools=[tool("search")]))) == []
+    assert len(broken("V5", record(1, claude([HI, *rounds[2:]], tools=[tool("search")])))) == 1
+
+
 def test_v5_of_one_route_only_is_told() -> None:
     other = record(1, calling("gone", "said"), route="other")
     own = record(2, claude([HI], tools=[tool("search")]))

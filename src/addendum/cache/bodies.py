@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
-from addendum.cache.record import Declared, Reading, RequestRecord
+from addendum.cache.record import Reading, RequestRecord
 from addendum.cache.rules import CacheRules
 from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
 from addendum.tools.search import TOOL_SEARCH_NAME
@@ -93,34 +93,32 @@ def _misplaced(segment: Segment, closed: bool) -> str:
 class Names:
     """V5: every tool named in the history is declared or defined.
 
-    Now, on in-history and dispatch; elsewhere now or in an earlier request of the session. Calls
-    that stayed when declarations began anew may name what was declared when they were made: over
-    a compaction or a new head, and by reference over any series. On any route
-    a call may name one of our own two tools that an earlier request declared, and a name of which
-    its result says that there is no such tool: the history tells it as it happened. Where a change
-    in mid-run waits for the next message, so does the definition of what is called unseen. What
-    was sent before a fork was sent in it.
+    On in-history and dispatch by this request, elsewhere by this one or an earlier one of the
+    session. What stood in a request that declared a break, or was the first on its route, stands as
+    it happened from then on: declarations began anew there, and calls that were accounted for
+    before may name what is gone, or was spelled otherwise on another route. On any route a call may
+    name one of our own two tools that an earlier request declared, and a name of which a result
+    says that there is no such tool. Where a change in mid-run waits for the next message, so does
+    the definition of what is called unseen. What was sent before a fork was sent in it.
     """
 
     def __init__(self) -> None:
         self._ever: dict[str, set[str]] = {}
-        self._kept: dict[str, set[int]] = {}
-        self._seen: dict[str, set[int]] = {}
+        self._accounted: dict[str, set[int]] = {}
+        self._excused: dict[str, set[int]] = {}
+        self._routes: dict[str, set[str]] = {}
 
     def see(self, reading: Reading) -> Iterator[Violation]:
         """Yield the names that the next request may not use."""
         record = reading.record
         before = _of(self._ever, record)
-        old = _of(self._kept, record)
-        calls = _of(self._seen, record)
-        if any(_declares_anew(record, each) for each in record.declared):
-            old |= calls
-        if record.definitions == "by-reference" and any(
-            each.reason == "route changed" for each in record.declared
-        ):
-            # What was called on another route is spelled otherwise here.
-            old |= {hash(each.key) for each in reading.segments if each.uses}
-        strict = record.strategy in ("in-history", "dispatch")
+        accounted = _of(self._accounted, record)
+        excused = _of(self._excused, record)
+        routes = _of(self._routes, record)
+        broken = any(each.at != "none" for each in record.declared)
+        begins = broken or record.route not in routes
+        routes.add(record.route)
+        strict = record.strategy in ("in-history", "dispatch") and not broken
         late = record.strategy == "addition-only" and record.definitions == "by-value"
         now = {each.defines for each in reading.segments if late or each.kind == "tool"}
         said = [at for at, each in enumerate(reading.segments) if _is_said(each)]
@@ -128,15 +126,18 @@ class Names:
         for at, each in enumerate(reading.segments):
             if each.defines:
                 now.add(each.defines)
+            # Its id is the same on all routes; where it was dispatched, its name is not.
+            call = hash(each.opens or each.key)
             for name in each.uses:
-                excused = not strict or hash(each.key) in old or name in _OWN
-                if name in now or (excused and name in before) or at > waits:
-                    continue
-                if not each.opens or not _was_unknown(reading, each.opens, name):
+                known = name in now or (name in before and (name in _OWN or not strict))
+                known = known or call in excused or (begins and call in accounted)
+                if known or _is_unknown(reading, name):
+                    accounted.add(call)
+                    if begins:
+                        excused.add(call)
+                elif at <= waits:
                     text = f"tool {name!r} is named, but neither declared nor defined here"
                     yield violation("V5", reading, each.path, text)
-            if each.uses:
-                calls.add(hash(each.key))
         before |= now
 
 
@@ -149,23 +150,15 @@ def _is_said(segment: Segment) -> bool:
     return segment.kind == "message" and segment.role == "user" and not segment.answers
 
 
-def _declares_anew(record: RequestRecord, declared: Declared) -> bool:
-    consolidated = declared.reason == "lifetime passed" and declared.at != "none"
-    return (
-        declared.reason in ("compaction", "head changed")
-        or consolidated
-        or (record.definitions == "by-reference" and declared.at != "none")
-    )
-
-
-def _was_unknown(reading: Reading, call: str, name: str) -> bool:
-    """Say whether the result of a call says that there is no tool of that name."""
+def _is_unknown(reading: Reading, name: str) -> bool:
+    """Say whether the result of any call of a name says that there is no such tool."""
     said = tuple(f'{start} "{name}"' for start in ("unknown tool", "there is no tool"))
+    calls = {each.opens for each in reading.segments if each.opens and name in each.uses}
     body = parse(reading.record.body)
     return any(
         text.startswith(said)
         for each in reading.segments
-        if each.answers == call
+        if each.answers in calls
         for text in _strings(resolve(body, each.path))
     )
 

@@ -9,18 +9,37 @@ itself; the request after it has it as its base, so a break is counted once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
+from addendum import encoding
 from addendum.cache.kept import Kept, size_of
 from addendum.cache.record import Declared, Reading
-from addendum.cache.rules import NOTHING, Boundary, CacheRules, lives, stored
+from addendum.cache.rules import (
+    NOTHING,
+    Boundary,
+    CacheRules,
+    doubt,
+    found,
+    lifetime_at,
+    lives,
+    stored,
+    written,
+)
 from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
-from addendum.wire.segment import newest_human
+from addendum.wire.segment import fields, newest_human, parse, resolve
 
 _AT_ONCE = 64
 """Requests of a conversation whose answers may be awaited at once."""
+
+_PRUNED = 1_024
+"""Entries that may be kept before those that ended are thrown away."""
+
+_HARMLESS = re.compile(rb"(?:<|u003[cC])(?:\\*/)?_+[a-z]+_[a-z]")
+"""A delimiter that was made harmless, also as JSON within JSON."""
 
 _AREAS = ("settings", "none", "tools", "system", "messages")
 
@@ -53,17 +72,24 @@ class Earlier:
     def __init__(self, room: int | None = None) -> None:
         self._own: Kept[list[Reading]] = Kept(room)
         self._heads: Kept[list[Reading]] = Kept(room)
+        self._entries = _Entries()
 
     @property
     def lost(self) -> int:
         """How many requests had a base for which there was no room."""
         return self._own.lost
 
-    def add(self, reading: Reading) -> None:
-        """Add a request; they come in the order in which they were sent."""
+    def add(self, reading: Reading, rules: CacheRules) -> None:
+        """Add a request; they come in the order in which they were sent.
+
+        Args:
+            reading: The request.
+            rules: How its route caches.
+        """
         if reading.record.status != "answered":
             return
         own, head = _places(reading)
+        reading = self._entries.after(reading, rules, first=self._own.get(own) is None)
         kept = _latest(self._own.get(own) or (), reading, 1)
         self._own.put(own, kept, sum(map(size_of, kept)))
         kept = _latest(self._heads.get(head) or (), reading, 2)
@@ -81,6 +107,43 @@ class Earlier:
             if each.record.session != session and _answered_before(each, reading):
                 return each
         return None
+
+
+class _Entries:
+    """When what was stored at marks ends, by the hash of its prefix, settings and route.
+
+    A mark within what its request reads is taken to store nothing: no token is written there.
+    What an earlier request stored at it lives on.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[int, float] = {}
+        self._room = _PRUNED
+
+    def after(self, reading: Reading, rules: CacheRules, *, first: bool) -> Reading:
+        """Return an answered request with all that stands of its prompt.
+
+        Args:
+            reading: The request.
+            rules: How its route caches.
+            first: Whether nothing is known of what its conversation sent before.
+        """
+        if rules.kind not in ("marks", "boundaries") or not reading.totals:
+            return reading
+        now, read = reading.record.time_sent, reading.record.usage.cache_read or 0
+        face = hash((reading.record.route, *sorted(reading.settings.items())))
+        places = [hash((face, digest)) for digest in reading.chain]
+        for end in written(reading, rules, 0.0):
+            tokens, before = reading.tokens(end), self._ends.get(places[end - 1], now)
+            slack = 0 if reading.is_exact(end) else doubt(reading, tokens)
+            if first or before > now or tokens + slack >= read:
+                self._ends[places[end - 1]] = now + lifetime_at(reading, rules, end)
+        if len(self._ends) > self._room:
+            self._ends = {place: ends for place, ends in self._ends.items() if ends > now}
+            self._room = max(_PRUNED, 2 * len(self._ends))
+        ends = ((at, self._ends.get(place, now)) for at, place in enumerate(places, 1))
+        standing = tuple((at, until) for at, until in ends if until > now)
+        return msgspec.structs.replace(reading, standing=standing)
 
 
 def _places(reading: Reading) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -125,7 +188,7 @@ def prospect(reading: Reading, earlier: Earlier, rules: CacheRules) -> Prospect:
     age = reading.record.time_sent - base.record.time_sent
     proven = stored(base, rules, limit=limit, age=age)
     whole = _with_output(base, reading, proven, common) if rules.kind == "units" else proven
-    kept = _kept(base, reading, common, rules)
+    kept = _kept(base, reading, common, rules, age)
     ceiling = whole if kept >= limit else stored(base, rules, limit=kept, age=age)
     return Prospect(
         base,
@@ -190,12 +253,17 @@ def _limit(base: Reading, reading: Reading) -> int:
     return len(base.rendered) if tail is None else tail
 
 
-def _kept(base: Reading, reading: Reading, common: int, rules: CacheRules) -> int:
+def _kept(base: Reading, reading: Reading, common: int, rules: CacheRules, age: float) -> int:
     """Return how many segments of the base stand in front of what was declared to break.
 
-    Where the bytes agree beyond the declared part, what agrees is kept too. Tools are one part
-    where prefixes are stored at marks: the mark behind them moves with the list.
+    Where the bytes agree beyond the declared part, what agrees is kept too, as far as the request
+    finds it: the marks of a request lead to what it was built upon, and behind a break that ends.
+    Tools are one part where prefixes are stored at marks: the mark behind them moves with the list.
     """
+    agreed = common
+    if rules.kind in ("marks", "boundaries"):
+        ends = [end for end in written(base, rules, age) if end <= common]
+        agreed = max((end for end in ends if found(reading, rules, end)), default=0)
     # Hidden text in front of the tools comes and goes with the last deferred tool.
     hidden = base.settings.get("deferral") != reading.settings.get("deferral")
     moved = rules.kind == "marks" and common < len(base.rendered)
@@ -206,7 +274,7 @@ def _kept(base: Reading, reading: Reading, common: int, rules: CacheRules) -> in
         elif each.reason == "reasoning stripped":
             ends.append(_reasoned(base))
         else:
-            ends.append(max(_front(base, each.at), common))
+            ends.append(max(_front(base, each.at), agreed))
     return min(ends)
 
 
@@ -236,7 +304,8 @@ def _with_output(base: Reading, reading: Reading, input_: Boundary, common: int)
     """Return the unit at the end of the base's output, where the next request can hold it.
 
     Where the next request begins with the base, its own answer segments say how long the answer
-    is as it is sent back: one that was sent back in part is not the unit that was stored.
+    is as it is sent back: one that was sent back in part is not the unit that was stored. Nor is
+    one that may have been written otherwise.
     """
     output = base.record.usage.output
     whole = len(base.rendered)
@@ -248,13 +317,34 @@ def _with_output(base: Reading, reading: Reading, input_: Boundary, common: int)
     while end < len(reading.rendered) and reading.rendered[end].role == "assistant":
         end += 1
     answer = reading.tokens(end) - reading.tokens(whole)
+    if _recast(reading, whole, end):
+        return input_
     if not (reading.is_exact(end) and reading.is_exact(whole)):
         if any(TOOL_DISPATCHER_NAME in each.uses for each in reading.rendered[whole:end]):
             # It may be a direct call in a dispatcher's words: then it is not what was stored.
             return input_
-        doubt = max(1, output // 3)
-        return Boundary(whole, input_.tokens + output, doubt) if end > whole else input_
+        slack = max(1, output // 3)
+        return Boundary(whole, input_.tokens + output, slack) if end > whole else input_
     return Boundary(whole, input_.tokens + answer) if answer == output else input_
+
+
+def _recast(reading: Reading, start: int, end: int) -> bool:
+    """Say whether an answer may have been written otherwise than it is sent back.
+
+    Empty arguments go back as an empty object, where they cannot be told from one that the model
+    wrote, and broken ones under a key of their own. A delimiter of ours that the model wrote goes
+    back with an underscore in front of its name.
+    """
+    body = parse(reading.record.body)
+    for each in reading.rendered[start:end]:
+        value = resolve(body, each.path)
+        call = fields(value) if each.opens else {}
+        given = fields(call.get("function")).get("arguments", call.get("input"))
+        if given in ({}, "{}") or (isinstance(given, dict) and "unreadable_arguments" in given):
+            return True
+        if _HARMLESS.search(encoding.encode(value)):
+            return True
+    return False
 
 
 def _within(boundary: Boundary, reading: Reading, rules: CacheRules) -> Boundary:

@@ -165,7 +165,7 @@ class Judge:
         if reading.record.status != "answered":
             return None
         found = _row(reading, self._earlier, self._rules)
-        self._earlier.add(reading)
+        self._earlier.add(reading, self._rules)
         return found
 
 

@@ -20,7 +20,7 @@ from addendum.cache.bodies import (
 from addendum.cache.expected import Earlier, session_base
 from addendum.cache.kept import Kept, size_of
 from addendum.cache.record import Declared, Reading, RequestRecord, readings
-from addendum.cache.rules import CacheRules, distance, found, written
+from addendum.cache.rules import CacheRules, distance, found, standing, written
 from addendum.wire.segment import Segment
 
 RULES = ("V1", "V2", "V3", "V4", "V5", "V6", "V7", "V9", "V10")
@@ -110,7 +110,7 @@ class Checker:
             broken += self._compactions.setdefault(place, _Compactions()).see(reading)
         if "V10" in self._only and record.caching and rules.kind in ("marks", "boundaries"):
             broken += prefix_is_reached(reading, self._earlier, rules)
-            self._earlier.add(reading)
+            self._earlier.add(reading, rules)
         return broken
 
     def overhear(self, reading: Reading) -> None:
@@ -212,7 +212,11 @@ def prefix_is_reached(reading: Reading, earlier: Earlier, rules: CacheRules) -> 
         return
     age = reading.record.time_sent - base.record.time_sent
     end = max((each for each in written(base, rules, age) if each <= limit), default=0)
-    if end and base.common(reading) >= end and not found(reading, rules, end):
+    common = base.common(reading)
+    # Behind it the request may find what stands longer than was to be hoped, or of older ones.
+    deeper = (each for each in standing(base, age) if end <= each <= common)
+    reached = any(found(reading, rules, each) for each in (end, *deeper))
+    if end and common >= end and not reached:
         back = distance(reading, rules, end)
         where = "with no mark behind it" if back == float("inf") else f"{back:.0f} positions back"
         text = f"what request {base.record.n} stored ends here, {where}"

@@ -109,6 +109,8 @@ class Reading(Struct, frozen=True):
         totals: Tokens of the prefix that ends with each rendered segment; empty if the prompt's
             tokens are unknown.
         exact: For each of `totals`, whether it is no estimate.
+        standing: Ends at which the provider has something of it, and until when, by what is known
+            of earlier requests too; None where that was not looked up.
     """
 
     record: RequestRecord
@@ -119,6 +121,7 @@ class Reading(Struct, frozen=True):
     explicit_only: bool
     totals: tuple[int, ...] = ()
     exact: tuple[bool, ...] = ()
+    standing: tuple[tuple[int, float], ...] | None = None
 
     @property
     def tail_at(self) -> int | None:

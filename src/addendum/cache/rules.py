@@ -131,22 +131,36 @@ def lives(reading: Reading, rules: CacheRules, age: float) -> bool:
 
 
 def written(reading: Reading, rules: CacheRules, age: float) -> tuple[int, ...]:
-    """Return the ends that a request by marks or boundaries wrote and that still live.
+    """Return the ends that a request by marks or boundaries wrote or renewed and that still live.
 
     Args:
         reading: The request.
         rules: How the route caches.
         age: Seconds since it was sent.
     """
-    lifetimes = dict(rules.lifetimes)
-    ends = [
-        at + 1
-        for at, each in enumerate(reading.rendered)
-        if each.mark is not None and age < lifetimes.get(each.mark, _lifetime(rules))
-    ]
-    if rules.kind == "boundaries" and not reading.explicit_only and _lives(rules, age):
-        ends += eligible_ends(reading.rendered)[-1:]
-    return tuple(sorted(set(ends)))
+    ends = {at + 1 for at, each in enumerate(reading.rendered) if each.mark is not None}
+    if rules.kind == "boundaries" and not reading.explicit_only:
+        ends.update(eligible_ends(reading.rendered)[-1:])
+    if reading.standing is not None:
+        ends.intersection_update(standing(reading, age))
+    return tuple(end for end in sorted(ends) if age < lifetime_at(reading, rules, end))
+
+
+def standing(reading: Reading, age: float) -> tuple[int, ...]:
+    """Return the ends at which anything of a request lives, whoever wrote it.
+
+    Args:
+        reading: The request.
+        age: Seconds since it was sent.
+    """
+    now = reading.record.time_sent + age
+    return tuple(end for end, until in reading.standing or () if now < until)
+
+
+def lifetime_at(reading: Reading, rules: CacheRules, end: int) -> float:
+    """Return the seconds that an entry lives which a request wrote at an end."""
+    mark = reading.rendered[end - 1].mark
+    return dict(rules.lifetimes).get(mark or "", _lifetime(rules))
 
 
 def found(reading: Reading, rules: CacheRules, end: int) -> bool:
@@ -246,7 +260,7 @@ def _place(reading: Reading, end: int, rules: CacheRules) -> Boundary:
             tokens, exact = billed, True
     if tokens < rules.minimum:
         return NOTHING
-    return Boundary(end, tokens, 0 if exact else _doubt(reading, tokens))
+    return Boundary(end, tokens, 0 if exact else doubt(reading, tokens))
 
 
 def _rounded(reading: Reading, rules: CacheRules, limit: int, step: int) -> Boundary:
@@ -254,10 +268,11 @@ def _rounded(reading: Reading, rules: CacheRules, limit: int, step: int) -> Boun
     if not tokens or tokens < rules.minimum:
         return NOTHING
     exact = reading.is_exact(limit)
-    return Boundary(limit, tokens, 0 if exact else step + _doubt(reading, tokens))
+    return Boundary(limit, tokens, 0 if exact else step + doubt(reading, tokens))
 
 
-def _doubt(reading: Reading, tokens: int) -> int:
+def doubt(reading: Reading, tokens: int) -> int:
+    """Return by how many tokens an estimated boundary of a request may be wrong."""
     return max(1, min(tokens, reading.totals[-1] - tokens) // _SLACK)
 
 

@@ -5,8 +5,9 @@ with the mark's own; runs of `tool_use` blocks and of `tool_result` blocks are o
 A prefix below the model's minimum is neither written nor read. Lifetimes count from the start of
 the request that wrote or read. What a request writes can be read once its answer has begun.
 
-Two readings are ours where the documents are silent, both the less kind one: each block of a run
-of `tool_addition` blocks is a position, and a hit does not change the lifetime an entry has.
+Three readings are ours where the documents leave it open, all the less kind one: each block of a
+run of `tool_addition` blocks is a position, a hit does not change the lifetime an entry has, and a
+mark within what is read, where no token is written, stores nothing.
 
 Source: platform.claude.com, "Prompt caching" (2026-09-26).
 """
