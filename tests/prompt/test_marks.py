@@ -154,7 +154,8 @@ PLANS: dict[str, tuple[str, dict[str, Any], str]] = {
     "a_run_of_additions_is_many": (f"h|{'+' * 16}H", {}, "static 0 16 17"),
     "a_wire_that_counts_each_block": (f"h|{'c' * 16}H", {"runs": False}, "static 0 16 17"),
     "what_a_tail_stood_behind_is_lost": ("haH|dddaH", {"lookback": 6}, "static 1 6 7"),
-    "the_first_tail_leaves_nothing": ("H|dddaH", {"lookback": 6}, "tools static 4 5"),
+    "the_first_tail_leaves_nothing": ("H|dddaH", {"lookback": 6}, "static conversation 4 5"),
+    "and_needs_no_mark_that_is_near": ("H|daH", {}, "tools static 2 3"),
     # Wires that take marks on some blocks only.
     "texts_only_and_no_tools": ("h", {"text_only": True}, "static conversation 0"),
     "texts_only_and_none_beside_calls": ("h|acrh", {"text_only": True}, "static conversation 0"),

@@ -203,6 +203,29 @@ def test_every_history_keeps_the_prefix_or_says_why(home: Home) -> None:
         assert counts[kind] >= 0.3 * runs, f"{kind}: {counts[kind]} of {runs} runs"
 
 
+ONCE_WRONG: dict[str, tuple[str, list[Move]]] = {
+    "a long first turn behind a tail": (
+        "moved",
+        [("tail", "Be brief."), ("turn", ["one"] * 11), ("turn", [])],
+    ),
+    "a wide switch in a first turn behind a tail": (
+        "bound-moved",
+        [("tail", "Be brief."), ("on",), ("turn", []), ("turn", [])],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ONCE_WRONG)
+def test_what_was_once_wrong(what: str) -> None:
+    name, history = ONCE_WRONG[what]
+    played = anyio.run(play, next(home for home in HOMES if home.name == name), history)
+    check_accepted(played)
+    check_prefix(played)
+    check_callable(played)
+    check_replay(played)
+    judged(played)
+
+
 def check_prefix(played: Played) -> None:
     """V3: blocks only grow at the end, or a reason was declared whose cause was played."""
     last: dict[str, list[tuple[str, str]]] = {}

@@ -278,6 +278,10 @@ def plan_marks(
             order.append(("block", end))
         if wide and lag is not None:
             order.insert(1 if system else 0, ("block", lag))
+        elif lag is None and finder is not None and blocks.width(-1, finder) > far:
+            # No message of before lasts: what has to be found ends with the prompt.
+            wide = len(system) > 1
+            order[1:1] = [("system", 1)] * wide
         if has_tools:
             order.append(("tools", 0)) if wide and system else order.insert(0, ("tools", 0))
     if len(system) > 1:
