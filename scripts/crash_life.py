@@ -11,8 +11,8 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import anyio
@@ -123,16 +123,27 @@ class Mortal:
 
     async def append(self, lease: Lease, expected: int, events: Sequence[bytes]) -> None:
         """Write, and die in front of it or behind it if its last event is of the chosen kind."""
-        kind = json.loads(events[-1])["data"]["type"]
+        with self._fate(lease.session, expected, events):
+            await self._inner.append(lease, expected, events)
+
+    async def acquire(self, session: str, *, events: Sequence[bytes] = (), **more: Any) -> Lease:
+        """Take a lease; a fork is written with it."""
+        with self._fate(session, 0, events):
+            return await self._inner.acquire(session, events=events, **more)
+
+    @contextmanager
+    def _fate(self, session: str, start: int, events: Sequence[bytes]) -> Generator[None]:
+        kind = json.loads(events[-1])["data"]["type"] if events else None
         doomed = kind == self._life.kind
         if doomed and self._left:
             doomed, self._left = False, self._left - 1
         if doomed and self._life.before:
             os.kill(os.getpid(), signal.SIGKILL)
-        await self._inner.append(lease, expected, events)
+        yield
         if doomed:
             os.kill(os.getpid(), signal.SIGKILL)
-        say("stored", lease.session, expected, len(events), digest(events))
+        if events:
+            say("stored", session, start, len(events), digest(events))
 
 
 def digest(events: Sequence[bytes]) -> str:
