@@ -245,6 +245,28 @@ def test_links_lead_back_to_event_request_segment_and_difference(tab: Open) -> N
         expect(page.locator(".segment details[open] pre")).to_contain_text("Hello.")
 
 
+RENEWED = """async () => {
+  const script = document.querySelector("script[type=module]").src;
+  const { renew } = await import(new URL("dom.js", script));
+  const panel = document.querySelector("[data-panel]");
+  renew(panel, panel.innerHTML);
+}"""
+
+
+@pytest.mark.parametrize("by", ["mouse", "keys"])
+def test_a_panel_that_is_renewed_under_a_pressed_button_loses_no_click(tab: Open, by: str) -> None:
+    with tab() as page:
+        begin(page, "Hello.")
+        switch = page.locator("[data-switch=time]")
+        expect(switch).to_be_enabled()
+        switch.hover()
+        switch.focus()
+        page.mouse.down() if by == "mouse" else page.keyboard.down("Space")
+        page.evaluate(RENEWED)
+        page.mouse.up() if by == "mouse" else page.keyboard.up("Space")
+        expect(switch).to_have_attribute("aria-checked", "true")
+
+
 def test_everything_is_reached_by_keys(tab: Open) -> None:
     with tab() as page:
         keys = page.keyboard

@@ -45,8 +45,21 @@ export function status(text, lasting = false) {
   if (text && !lasting) hiding = setTimeout(() => (place.hidden = true), 3000);
 }
 
+// What waits until nothing of its place is held down: a button that is replaced never hears its click.
+const held = new Map();
+for (const name of ["pointerup", "pointercancel", "keyup"]) {
+  document.addEventListener(name, () => setTimeout(() => {
+    for (const [place, html] of held) renew(place, html);
+  }));
+}
+
 // Put new HTML into a place; what was open stays open, what had the focus keeps it.
 export function renew(place, html) {
+  held.delete(place);
+  if ($(":active", place)) {
+    held.set(place, html);
+    return;
+  }
   const open = new Map($$("details[data-keep]", place).map((each) => [each.dataset.keep, each.open]));
   const focused = place.contains(document.activeElement) ? keyOf(document.activeElement) : null;
   place.replaceChildren(nodes(html));
