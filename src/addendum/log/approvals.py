@@ -8,11 +8,11 @@ definition that it was given for.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 
-from addendum.log.values import Logged, Media, ToolSchema
+from addendum.log.values import Facts, Logged, Media, ToolSchema
 
 
 class AskedCall(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -68,6 +68,8 @@ class DecidedCall(Struct, frozen=True, gc=False, omit_defaults=True):
 class ApprovalAsked(Logged, frozen=True, tag="approval/asked"):
     """A batch waits for a person; all calls of the step, in the model's order."""
 
+    facts: ClassVar[Facts] = Facts(title="ask", surface=False, ignorable=False)
+
     turn: int
     step: int
     calls: tuple[AskedCall, ...]
@@ -75,6 +77,8 @@ class ApprovalAsked(Logged, frozen=True, tag="approval/asked"):
 
 class ApprovalDecided(Logged, frozen=True, tag="approval/decided"):
     """The batch that waited was decided."""
+
+    facts: ClassVar[Facts] = Facts(title="decide", surface=False, ignorable=False)
 
     turn: int
     step: int
@@ -90,6 +94,8 @@ class AddedContext(Logged, frozen=True, tag="hook/context"):
         source: The tool whose call it belongs to.
         text: What is added.
     """
+
+    facts: ClassVar[Facts] = Facts(title="context", surface=True, ignorable=False)
 
     turn: int
     step: int
@@ -108,6 +114,8 @@ class ToolRedefined(Logged, frozen=True, tag="tool/redefined"):
             or is not used in this session (`keep`).
         tool: The new definition, where it is not used; elsewhere the next header has it.
     """
+
+    facts: ClassVar[Facts] = Facts(title="anew", surface=False, ignorable=True)
 
     name: str
     old: str

@@ -41,7 +41,7 @@ route/downgrade           no       an endpoint refused tool changes (ignorable)
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 from msgspec import Raw, Struct
 
@@ -64,6 +64,7 @@ from addendum.log.values import (
     Call,
     CallForm,
     DeveloperBlock,
+    Facts,
     Logged,
     Media,
     ToolSchema,
@@ -85,6 +86,8 @@ class SessionStart(Logged, frozen=True, tag="session/start"):
         excluded: Tools that it can never use, as names or glob patterns.
     """
 
+    facts: ClassVar[Facts] = Facts(title="start", surface=False, ignorable=False, echo=True)
+
     session: str
     format: int = 1
     agent: str | None = None
@@ -94,6 +97,8 @@ class SessionStart(Logged, frozen=True, tag="session/start"):
 
 class EndSeed(Logged, frozen=True, tag="session/end-seed"):
     """Events before this one were inherited from `parent`."""
+
+    facts: ClassVar[Facts] = Facts(title="fork", surface=False, ignorable=False)
 
     session: str
     parent: str
@@ -108,6 +113,8 @@ class Rewind(Logged, frozen=True, tag="session/rewind"):
         reason: What for: `rewind`, or to say the message otherwise (`edit`) or again (`retry`).
     """
 
+    facts: ClassVar[Facts] = Facts(title="rewind", surface=True, ignorable=False)
+
     to_turn: int
     reason: Literal["rewind", "edit", "retry"] = "rewind"
 
@@ -115,11 +122,15 @@ class Rewind(Logged, frozen=True, tag="session/rewind"):
 class TurnStart(Logged, frozen=True, tag="turn/start"):
     """A turn opens."""
 
+    facts: ClassVar[Facts] = Facts(title="turn", surface=False, ignorable=False)
+
     turn: int
 
 
 class TurnEnd(Logged, frozen=True, tag="turn/end"):
     """A turn closes."""
+
+    facts: ClassVar[Facts] = Facts(title="end", surface=False, ignorable=False)
 
     turn: int
     reason: Literal["done", "interrupted", "failed", "limit"] = "done"
@@ -129,6 +140,8 @@ class TurnEnd(Logged, frozen=True, tag="turn/end"):
 class StepStart(Logged, frozen=True, tag="step/start"):
     """A step opens."""
 
+    facts: ClassVar[Facts] = Facts(title="step", surface=False, ignorable=False, echo=True)
+
     turn: int
     step: int
 
@@ -136,12 +149,16 @@ class StepStart(Logged, frozen=True, tag="step/start"):
 class StepEnd(Logged, frozen=True, tag="step/end"):
     """A step closes."""
 
+    facts: ClassVar[Facts] = Facts(title="step", surface=False, ignorable=False, echo=True)
+
     turn: int
     step: int
 
 
 class SystemMessage(Logged, frozen=True, tag="system/message"):
     """The whole effective prompt; the latest one on the surface counts."""
+
+    facts: ClassVar[Facts] = Facts(title="prompt", surface=True, ignorable=False)
 
     static: str = ""
     conversation: str = ""
@@ -161,6 +178,8 @@ class UserMessage(Logged, frozen=True, tag="user/message"):
         tail: This turn's instructions, if there are any.
     """
 
+    facts: ClassVar[Facts] = Facts(title="you", surface=True, ignorable=False)
+
     turn: int
     text: str
     tail: str | None = None
@@ -168,6 +187,8 @@ class UserMessage(Logged, frozen=True, tag="user/message"):
 
 class ServerInstructions(Logged, frozen=True, tag="server/instructions"):
     """An MCP server's own instructions: data without authority."""
+
+    facts: ClassVar[Facts] = Facts(title="server", surface=True, ignorable=False)
 
     turn: int
     step: int
@@ -184,6 +205,8 @@ class DeveloperMessage(Logged, frozen=True, tag="developer/message"):
         content: Additions in new-header order, then removals in old-header order.
         header_seq: Seq of the header that defines the additions; absent without one.
     """
+
+    facts: ClassVar[Facts] = Facts(title="tools", surface=True, ignorable=False, echo=True)
 
     turn: int
     step: int
@@ -210,6 +233,8 @@ class AssistantMessage(Logged, frozen=True, tag="assistant/message"):
         usage: What the provider counted.
     """
 
+    facts: ClassVar[Facts] = Facts(title="model", surface=True, ignorable=False)
+
     turn: int
     step: int
     route: str
@@ -226,6 +251,8 @@ class AssistantMessage(Logged, frozen=True, tag="assistant/message"):
 
 class AssistantAttempt(Logged, frozen=True, tag="assistant/attempt"):
     """An answer that failed or was cut; kept for people, never sent again."""
+
+    facts: ClassVar[Facts] = Facts(title="failed", surface=False, ignorable=False)
 
     turn: int
     step: int
@@ -250,6 +277,8 @@ class ToolCall(Logged, frozen=True, tag="tool/call"):
         early: Whether it starts while the answer still streams. If that answer never came whole,
             no assistant message has the call, and nothing that it gave was used.
     """
+
+    facts: ClassVar[Facts] = Facts(title="call", surface=False, ignorable=False, echo=True)
 
     turn: int
     step: int
@@ -277,6 +306,8 @@ class ToolResult(Logged, frozen=True, tag="tool/result"):
         unknown: Labels that its arguments referred to in vain, told behind the text too.
     """
 
+    facts: ClassVar[Facts] = Facts(title="result", surface=True, ignorable=False)
+
     turn: int
     step: int
     call_id: str
@@ -301,6 +332,8 @@ class ToolSwitch(Logged, frozen=True, tag="tool/switch"):
         tool: The definition, for a tool added by hand.
     """
 
+    facts: ClassVar[Facts] = Facts(title="switch", surface=False, ignorable=False)
+
     kind: Literal["server", "tool"]
     name: str
     on: bool
@@ -310,6 +343,8 @@ class ToolSwitch(Logged, frozen=True, tag="tool/switch"):
 
 class ToolPolicy(Logged, frozen=True, tag="tool/policy"):
     """Tools that stay bound but are refused."""
+
+    facts: ClassVar[Facts] = Facts(title="refuse", surface=False, ignorable=False)
 
     disabled: tuple[str, ...] = ()
 
@@ -323,6 +358,8 @@ class CompactionSummary(Logged, frozen=True, tag="compaction/summary"):
         route: Who wrote it, if a model did.
         usage: What that request cost.
     """
+
+    facts: ClassVar[Facts] = Facts(title="summary", surface=True, ignorable=False)
 
     text: str
     turn: int = 0
@@ -338,6 +375,8 @@ class CompactionFailed(Logged, frozen=True, tag="compaction/failed"):
         route: Who answered, if a model did.
         usage: What that request cost.
     """
+
+    facts: ClassVar[Facts] = Facts(title="failed", surface=False, ignorable=True)
 
     reason: str
     route: str | None = None
@@ -384,25 +423,11 @@ EventData: TypeAlias = (
     | RouteDowngrade
 )
 
-SURFACE_TYPES: tuple[type[Struct], ...] = (
-    Rewind,
-    SystemMessage,
-    UserMessage,
-    ServerInstructions,
-    DeveloperMessage,
-    AssistantMessage,
-    ToolResult,
-    AddedContext,
-    CompactionSummary,
-)
-IGNORABLE_TYPES: tuple[type[Struct], ...] = (
-    CacheKept,
-    CompactionFailed,
-    RouteDowngrade,
-    SubagentEnded,
-    SubagentStarted,
-    ToolRedefined,
-)
+KINDS: tuple[type[EventData], ...] = get_args(EventData)
+"""Every kind of event."""
+
+SURFACE_TYPES: tuple[type[Struct], ...] = tuple(kind for kind in KINDS if kind.facts.surface)
+IGNORABLE_TYPES: tuple[type[Struct], ...] = tuple(kind for kind in KINDS if kind.facts.ignorable)
 
 
 class Span(Struct, frozen=True):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from addendum.log.values import (
     BreakReason,
     CallForm,
     Definitions,
+    Facts,
     Header,
     HeaderReason,
     Logged,
@@ -28,6 +29,8 @@ class RequestHeader(Logged, frozen=True, tag="request/header"):
         starts_series: True if a series starts although the reason is another one.
         head: True if this header is the session's new head (a declared break).
     """
+
+    facts: ClassVar[Facts] = Facts(title="tools", surface=False, ignorable=False)
 
     header: Header
     reason: HeaderReason
@@ -62,6 +65,8 @@ class RequestContext(Logged, frozen=True, tag="request/context"):
         rendering: Number of the rendering: anything of ours that decides bytes.
         shows: Media types that the model takes in results.
     """
+
+    facts: ClassVar[Facts] = Facts(title="route", surface=False, ignorable=False)
 
     route: str
     wire: str
@@ -103,6 +108,8 @@ class RequestSent(Logged, frozen=True, tag="request/sent"):
         seal: Checksum of all events in front of it (`log.seal`); empty in older logs.
     """
 
+    facts: ClassVar[Facts] = Facts(title="request", surface=False, ignorable=False, echo=True)
+
     turn: int
     step: int
     number: int
@@ -122,6 +129,8 @@ class CacheKept(Logged, frozen=True, tag="cache/kept"):
         usage: What it cost.
     """
 
+    facts: ClassVar[Facts] = Facts(title="kept", surface=False, ignorable=True)
+
     route: str
     usage: Usage = Usage()
 
@@ -139,6 +148,8 @@ class CacheBreak(Logged, frozen=True, tag="cache/break"):
         drops_reasoning: Whether reasoning from before it is no longer valid on this route, and
             is left out from here on.
     """
+
+    facts: ClassVar[Facts] = Facts(title="break", surface=False, ignorable=False)
 
     reason: BreakReason
     route: str
@@ -158,6 +169,8 @@ class RouteDowngrade(Logged, frozen=True, tag="route/downgrade"):
         projection: The projection used from here on.
         definitions: How additions carry definitions from here on.
     """
+
+    facts: ClassVar[Facts] = Facts(title="refused", surface=False, ignorable=True)
 
     route: str
     endpoint: str

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from addendum.log.values import Logged, Usage
+from typing import ClassVar
+
+from addendum.log.values import Facts, Logged, Usage
 
 
 class SubagentStarted(Logged, frozen=True, tag="subagent/started"):
@@ -15,6 +17,8 @@ class SubagentStarted(Logged, frozen=True, tag="subagent/started"):
         session: Id of the child session.
         excluded: Tools that the child can never use, as names or glob patterns.
     """
+
+    facts: ClassVar[Facts] = Facts(title="child", surface=False, ignorable=True)
 
     turn: int
     step: int
@@ -35,6 +39,8 @@ class SubagentEnded(Logged, frozen=True, tag="subagent/ended"):
             provider; those of its own children left out.
         usage: What they cost together; None where one did not say.
     """
+
+    facts: ClassVar[Facts] = Facts(title="child", surface=False, ignorable=True)
 
     turn: int
     step: int

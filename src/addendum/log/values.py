@@ -9,6 +9,23 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from addendum import encoding
 
 
+class Facts(Struct, frozen=True, kw_only=True):
+    """What holds of every event of a kind; each kind states its own, and none has a default.
+
+    Attributes:
+        title: A word for it in a list of events, of at most eight letters.
+        surface: Whether it makes messages: the model sees it.
+        ignorable: Whether an older release may pass over it: nothing that the model sees, and no
+            decision, may depend on it.
+        echo: Whether another event of the log says the same to people; a short list leaves it out.
+    """
+
+    title: str
+    surface: bool
+    ignorable: bool
+    echo: bool = False
+
+
 class Logged(
     Struct,
     frozen=True,
