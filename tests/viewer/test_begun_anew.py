@@ -9,8 +9,8 @@ from tests.viewer.staged import Stage, long_log, stage, stored
 from addendum.log.events import TurnStart, UserMessage
 from addendum.log.session_log import SessionLog
 from addendum.stores import MemoryStore
+from addendum.tell.words import words
 from addendum.viewer import feed
-from addendum.viewer.words import words
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,10 @@ from addendum.log.events import CacheKept, CompactionFailed, RequestContext, Req
 from addendum.log.session_log import SessionLog
 from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import Usage
+from addendum.tell.words import words
 from addendum.viewer.index import Index
 from addendum.viewer.ledger import Ledger
 from addendum.viewer.render import shown_rows, turn_html
-from addendum.viewer.words import words
 
 CHILD = "a child/<b>"
 
@@ -43,7 +43,7 @@ def test_each_has_a_row_in_words() -> None:
     assert [row.text for row in rows[:4]] == [
         "A subagent began, without write_*",
         "The subagent is done after 3 requests · 1,200 tokens",
-        "look<i> · the new definition holds once a call is approved",
+        "look<i> old → new · the new definition holds once a call is approved",
         "Not compacted, nothing was replaced: the summary said <nothing>",
     ]
     # The request that keeps the cache has its figures, and what was declared is ahead still.

@@ -24,9 +24,9 @@ from addendum.log.events import (
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Call, Media, ToolAddition
 from addendum.stores import MemoryStore
+from addendum.tell.words import words
 from addendum.viewer.feed import panel_html
 from addendum.viewer.ledger import PAGE
-from addendum.viewer.words import words
 
 pytestmark = pytest.mark.anyio
 EVIL = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>"

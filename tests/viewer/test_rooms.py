@@ -26,12 +26,12 @@ from addendum.log.events import (
 )
 from addendum.log.values import Call
 from addendum.stores import MemoryStore
+from addendum.tell.words import words
 from addendum.viewer import feed
 from addendum.viewer.chat import items
 from addendum.viewer.index import Index
 from addendum.viewer.render import item_html
 from addendum.viewer.watch import Watched
-from addendum.viewer.words import words
 
 pytestmark = pytest.mark.anyio
 CHAT = "openai-chat:gpt-4.1"

@@ -44,8 +44,8 @@ def export(
     """
     _, log = run_async(read_log, store, session)
     if form == "html":
+        from addendum.tell.words import words
         from addendum.viewer.export import html
-        from addendum.viewer.words import words
 
         click.echo(html(log, words(language), redact=not unredacted))
         return

@@ -15,31 +15,28 @@ from msgspec import Struct
 
 from addendum.agent.approval import Pending
 from addendum.cache.secrets import masked
-from addendum.log.approvals import ApprovalDecided, ToolRedefined
+from addendum.log.approvals import ApprovalDecided
 from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
-    CacheBreak,
-    CompactionFailed,
     CompactionSummary,
     DeveloperMessage,
     EndSeed,
     Event,
     RequestContext,
     Rewind,
-    RouteDowngrade,
     SystemMessage,
     ToolCall,
     ToolResult,
     TurnEnd,
     UserMessage,
 )
-from addendum.log.subagents import SubagentStarted
 from addendum.log.values import Call, Media
+from addendum.tell.changes import body, change, in_chat
+from addendum.tell.events import describe
+from addendum.tell.words import Words
 from addendum.viewer.figures import bar
 from addendum.viewer.index import Index
-from addendum.viewer.notices import body, in_chat, notice
-from addendum.viewer.words import Words
 
 SHOWN = 2_000
 """Characters of a tool's arguments or result that a page holds before somebody asks for all."""
@@ -231,19 +228,14 @@ def _plain(event: Event, words: Words, turn: int) -> Iterator[Item]:
             fields = {"text": data.text, "turn": data.turn, "tail": data.tail or "", "whole": whole}
             yield Item(key, "user", seq, fields)
         case DeveloperMessage() if in_chat(data):
-            told = notice(data, words)
-            if told is None:
+            moved = change(data, words)
+            if moved is None:
                 yield Item(key, "context", seq, {"body": excerpt(body(data))})
             else:
-                yield Item(key, "notice", seq, {"notice": told})
-        case SystemMessage() if turn > 1 and not data.empty:
-            yield Item(key, "prompt", seq, {"prompt": data})
-        case CacheBreak():
-            yield Item(key, "broken", seq, {"break": data})
-        case RequestContext() if turn > 1:
-            yield Item(key, "route", seq, {"context": data})
-        case RouteDowngrade():
-            yield Item(key, "downgrade", seq, {"downgrade": data})
+                yield Item(key, "notice", seq, {"change": moved})
+        case SystemMessage():
+            if turn > 1 and not data.empty:
+                yield Item(key, "prompt", seq, {"prompt": data})
         case AssistantAttempt():
             fields = {"error": data.error, "text": data.text, "cancelled": data.code == "CANCELLED"}
             yield Item(key, "attempt", seq, fields)
@@ -251,15 +243,9 @@ def _plain(event: Event, words: Words, turn: int) -> Iterator[Item]:
             yield Item(key, "decided", seq, {"decisions": data.decisions})
         case CompactionSummary():
             yield Item(key, "summary", seq, {"text": data.text})
-        case CompactionFailed():
-            yield Item(key, "uncompacted", seq, {"why": data.reason})
-        case ToolRedefined():
-            yield Item(key, "redefined", seq, {"name": data.name, "action": data.action})
-        case SubagentStarted():
-            yield Item(key, "subagent", seq, {"session": data.session})
-        case Rewind():
-            yield Item(key, "rewound", seq, {})
-        case EndSeed():
-            yield Item(key, "forked", seq, {"parent": data.parent})
+        case RequestContext() if turn <= 1:
+            pass  # What a conversation begins with is no news.
         case _:
-            pass
+            telling = describe(event, words)
+            if telling.note is not None:
+                yield Item(key, "node", seq, {"telling": telling})

@@ -16,6 +16,7 @@ from addendum.cache.secrets import redacted
 from addendum.errors import AddendumError
 from addendum.log import codec
 from addendum.log.session_log import SessionLog
+from addendum.tell.words import Words
 from addendum.viewer.index import Index
 from addendum.viewer.inspect import look, requests_of
 from addendum.viewer.ledger import Ledger
@@ -28,7 +29,6 @@ from addendum.viewer.render import (
     turn_html,
     usage_html,
 )
-from addendum.viewer.words import Words
 
 MAX_SHOWN = 50_000
 """Characters of a tool's arguments or result that the file holds."""

@@ -15,13 +15,13 @@ import msgspec
 
 from addendum.errors import AddendumError, SessionMissing
 from addendum.log.events import RequestSent, Rewind
+from addendum.tell.words import Words
 from addendum.viewer.chat import items
 from addendum.viewer.ledger import Ledger
 from addendum.viewer.panel import groups
 from addendum.viewer.render import base_of, shown_items, shown_rows, template
 from addendum.viewer.rooms import House, Room
 from addendum.viewer.watch import POLL_SECONDS, Watched
-from addendum.viewer.words import Words
 
 PATIENCE = 15.0
 """Seconds after which a stream says that it is still there."""

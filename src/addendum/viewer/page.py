@@ -19,10 +19,10 @@ from addendum.errors import AddendumError
 from addendum.log import codec
 from addendum.log.events import UserMessage
 from addendum.log.store import SessionRow
+from addendum.tell.words import LANGUAGES, Words, chosen
 from addendum.viewer.render import base_of, template
 from addendum.viewer.rooms import House
 from addendum.viewer.watch import Watched
-from addendum.viewer.words import LANGUAGES, Words, chosen
 
 LISTED = 80
 """Conversations that the list shows."""

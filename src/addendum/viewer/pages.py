@@ -18,6 +18,7 @@ from addendum.agent.replay import Replayed
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.log import codec
 from addendum.log.events import AssistantMessage, ToolResult, UserMessage
+from addendum.tell.words import Words
 from addendum.viewer import export, feed, inspect
 from addendum.viewer.chat import arguments, shown_image, turns_shown
 from addendum.viewer.ledger import Ledger
@@ -37,7 +38,6 @@ from addendum.viewer.render import (
 from addendum.viewer.rooms import House
 from addendum.viewer.text import plain
 from addendum.viewer.watch import Watched
-from addendum.viewer.words import Words
 from addendum.wire.segment import parse, resolve
 
 TURNS = 12

@@ -14,13 +14,13 @@ from addendum.cli.chat_view import money
 from addendum.errors import AddendumError, ContentError
 from addendum.log.store import Store
 from addendum.log.values import ToolSchema
+from addendum.tell.words import Words
 from addendum.tools.catalogue import KIND, decode_pin
 from addendum.tools.mcp import ServerSpec
 from addendum.tools.names import model_name
 from addendum.tools.registry import Snapshot
 from addendum.viewer.rooms import Room
 from addendum.viewer.text import visible
-from addendum.viewer.words import Words
 
 SHOWN = 200
 """Tools of one server that the panel lists; the rest is a number. Many servers share twice that."""

@@ -19,17 +19,18 @@ from addendum.cache.causes import CAUSES
 from addendum.cache.explain import Explanation
 from addendum.cli.chat_view import money
 from addendum.cli.terminal import number
-from addendum.log.events import Event
+from addendum.log.events import DeveloperMessage, Event
 from addendum.log.session_log import SessionLog
+from addendum.tell.changes import change
+from addendum.tell.events import break_reason
+from addendum.tell.words import LANGUAGES, Words
 from addendum.viewer import charts, timeline
 from addendum.viewer.chat import SHOWN, Item, excerpt, items
 from addendum.viewer.figures import bar
 from addendum.viewer.index import Index
 from addendum.viewer.inspect import Difference, Look
 from addendum.viewer.ledger import Row
-from addendum.viewer.notices import notice
 from addendum.viewer.text import line, markdown, octets, size, visible
-from addendum.viewer.words import LANGUAGES, Words
 
 FOLDER = Path(__file__).parent
 MAX_EVENT = 20_000
@@ -78,7 +79,8 @@ def environment() -> Environment:
         num=number,
         when=when,
         iso=_iso,
-        reason=reason,
+        reason=break_reason,
+        kind=kind,
         money=_money,
         query=_query,
     )
@@ -111,9 +113,9 @@ def _iso(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()
 
 
-def reason(text: str, words: Words) -> str:
-    """Return the reason of a break in the reader's language; an unknown one as it is."""
-    return words.texts.get(f"break.{text.replace(' ', '_')}", text)
+def kind(key: str, words: Words) -> str:
+    """Return the label of a row; a kind that has no text yet is its own."""
+    return words.texts.get(f"kind.{key}", key)
 
 
 def base_of(session: str) -> str:
@@ -199,8 +201,8 @@ def event_html(log: SessionLog, index: Index, event: Event, raw: str, words: Wor
             "assistant/attempt",
         )
     ]
-    told = notice(data, words) if event.type == "developer/message" else None
-    shown = Markup("") if told is None else Markup(_macros().notice_body(told))
+    moved = change(data, words) if isinstance(data, DeveloperMessage) else None
+    shown = Markup("") if moved is None else Markup(_macros().change_body(moved))
     return template(
         "_event.html",
         event=event,

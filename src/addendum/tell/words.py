@@ -1,4 +1,4 @@
-"""What the page says, in the reader's language.
+"""What people read, in their language.
 
 Texts are data: one file a language under `locale/`, all with the same keys. Names of tools,
 servers and sessions are never translated.
@@ -46,7 +46,7 @@ class Words(Struct, frozen=True):
 def words(language: str) -> Words:
     """Return the texts of a language, English for one that there is not."""
     code = language if language in LANGUAGES else next(iter(LANGUAGES))
-    place = resources.files("addendum.viewer") / "locale" / f"{code}.toml"
+    place = resources.files("addendum.tell") / "locale" / f"{code}.toml"
     return Words(code, tomllib.loads(place.read_text("utf-8")))
 
 

@@ -6,11 +6,10 @@ from msgspec import Struct
 
 from addendum.log.events import DeveloperMessage
 from addendum.log.values import DeveloperText, ToolAddition, ToolRemoval
-from addendum.viewer.text import visible
-from addendum.viewer.words import Words
+from addendum.tell.words import Words
 
 
-class Notice(Struct, frozen=True):
+class ToolChange(Struct, frozen=True):
     """A change of tools in words.
 
     Attributes:
@@ -29,7 +28,7 @@ def in_chat(message: DeveloperMessage) -> bool:
     return any(not isinstance(block, DeveloperText) for block in message.content)
 
 
-def notice(message: DeveloperMessage, words: Words) -> Notice | None:
+def change(message: DeveloperMessage, words: Words) -> ToolChange | None:
     """Return what a developer message says, or None if it is not a change of tools and no more.
 
     Args:
@@ -39,11 +38,11 @@ def notice(message: DeveloperMessage, words: Words) -> Notice | None:
     blocks = message.content
     if not blocks or any(isinstance(block, DeveloperText) for block in blocks):
         return None
-    added = [visible(block.tool_name) for block in blocks if isinstance(block, ToolAddition)]
-    removed = [visible(block.tool_name) for block in blocks if isinstance(block, ToolRemoval)]
+    added = [block.tool_name for block in blocks if isinstance(block, ToolAddition)]
+    removed = [block.tool_name for block in blocks if isinstance(block, ToolRemoval)]
     if len(blocks) == 1:
         key = "message.toolAdded" if added else "message.toolRemoved"
-        return Notice(words(key, name=(added or removed)[0]))
+        return ToolChange(words(key, name=(added or removed)[0]))
     if added and removed:
         summary = words("message.toolsChanged", added=len(added), removed=len(removed))
     elif added:
@@ -55,7 +54,7 @@ def notice(message: DeveloperMessage, words: Words) -> Notice | None:
         for key, names in (("message.toolsAdded", added), ("message.toolsRemoved", removed))
         if names
     ]
-    return Notice(words("message.toolsUpdated"), summary, tuple(details))
+    return ToolChange(words("message.toolsUpdated"), summary, tuple(details))
 
 
 def body(message: DeveloperMessage) -> str:

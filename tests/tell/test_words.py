@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from addendum import viewer
+from addendum import tell, viewer
 from addendum.cache.causes import CAUSES
-from addendum.viewer.words import LANGUAGES, chosen, words
+from addendum.tell.words import LANGUAGES, chosen, words
 
-FOLDER = Path(viewer.__file__).parent
+SOURCES = [
+    path
+    for room in (tell, viewer)
+    for path in Path(room.__file__).parent.rglob("*.*")
+    if path.suffix in (".py", ".html")
+]
 PLACES = re.compile(r"{(\w+)}")
 EN = words("en")
 
@@ -27,7 +32,7 @@ def test_every_language_has_every_text_with_the_same_places(language: str) -> No
 
 def test_pages_ask_for_texts_that_there_are() -> None:
     asked: set[str] = set()
-    for path in [*FOLDER.glob("templates/*.html"), *FOLDER.glob("*.py")]:
+    for path in SOURCES:
         asked |= set(re.findall(r"words\(\s*['\"]([\w.]+)['\"]", path.read_text("utf-8")))
     assert len(asked) > 100
     assert asked - EN.texts.keys() - {"zh", "en"} == {each for each in asked if each[-1] == "."}
@@ -68,8 +73,7 @@ def test_a_reader_gets_the_language_they_want(
 
 def test_every_text_is_asked_for() -> None:
     """By its whole key, or by the beginning of one that is put together."""
-    sources = [*FOLDER.glob("templates/*.html"), *FOLDER.glob("*.py")]
-    text = "".join(path.read_text("utf-8") for path in sources)
+    text = "".join(path.read_text("utf-8") for path in SOURCES)
     beginnings = set(re.findall(r"words\(f?['\"](\w+\.)['\"{]", text)) | {"why.", "do.", "break."}
     beginnings |= set(re.findall(r"f\"(\w+\.)\{", text))
     for key in EN.texts:

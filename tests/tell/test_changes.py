@@ -6,12 +6,12 @@ import pytest
 
 from addendum.log.events import DeveloperMessage, Event
 from addendum.log.values import DeveloperBlock, DeveloperText, ToolAddition, ToolRemoval
+from addendum.tell.changes import ToolChange, change
+from addendum.tell.words import words
 from addendum.viewer.chat import Item, items
 from addendum.viewer.index import Index
 from addendum.viewer.ledger import Ledger
-from addendum.viewer.notices import Notice, notice
 from addendum.viewer.render import item_html, shown_rows
-from addendum.viewer.words import words
 
 EN, ZH = words("en"), words("zh")
 
@@ -29,8 +29,8 @@ def message(*blocks: DeveloperBlock) -> DeveloperMessage:
     return DeveloperMessage(1, 1, blocks, seq)
 
 
-def told(*blocks: DeveloperBlock) -> tuple[Notice | None, Notice | None]:
-    return notice(message(*blocks), EN), notice(message(*blocks), ZH)
+def told(*blocks: DeveloperBlock) -> tuple[ToolChange | None, ToolChange | None]:
+    return change(message(*blocks), EN), change(message(*blocks), ZH)
 
 
 def in_chat(data: DeveloperMessage, language: str = "en") -> list[Item]:
@@ -45,32 +45,32 @@ def html(data: DeveloperMessage, language: str) -> str:
 
 
 def test_case_87_one_addition_names_the_tool() -> None:
-    assert told(added("b")) == (Notice("Tool added: b"), Notice("已添加工具：b"))
+    assert told(added("b")) == (ToolChange("Tool added: b"), ToolChange("已添加工具：b"))
     assert "<details" not in html(message(added("b")), "en")
 
 
 def test_case_88_one_removal_names_the_tool() -> None:
-    assert told(removed("b")) == (Notice("Tool removed: b"), Notice("已移除工具：b"))
+    assert told(removed("b")) == (ToolChange("Tool removed: b"), ToolChange("已移除工具：b"))
     assert "<details" not in html(message(removed("b")), "zh")
 
 
 def test_case_89_two_additions_are_counted_and_open_to_their_names() -> None:
     english, chinese = told(added("b"), added("c"))
-    assert english == Notice("Tools updated", "2 added", ("Added: b, c",))
-    assert chinese == Notice("工具已更新", "新增 2 个", ("已添加：b, c",))
+    assert english == ToolChange("Tools updated", "2 added", ("Added: b, c",))
+    assert chinese == ToolChange("工具已更新", "新增 2 个", ("已添加：b, c",))
     shown = html(message(added("b"), added("c")), "en")
     assert shown.count("<details") == 1 and "<details open" not in shown
 
 
 def test_case_90_additions_and_removals_open_to_two_lines() -> None:
     english, chinese = told(added("b"), removed("a"))
-    assert english == Notice("Tools updated", "1 added, 1 removed", ("Added: b", "Removed: a"))
-    assert chinese == Notice("工具已更新", "新增 1 个，移除 1 个", ("已添加：b", "已移除：a"))
+    assert english == ToolChange("Tools updated", "1 added, 1 removed", ("Added: b", "Removed: a"))
+    assert chinese == ToolChange("工具已更新", "新增 1 个，移除 1 个", ("已添加：b", "已移除：a"))
 
 
 def test_case_91_text_beside_a_tool_makes_an_ordinary_row() -> None:
     mixed = message(DeveloperText("read this"), added("b"))
-    assert notice(mixed, EN) is None
+    assert change(mixed, EN) is None
     (item,) = in_chat(mixed)
     assert item.kind == "context" and item.fields["body"].text == "read this\n+b"
 
@@ -108,5 +108,5 @@ def test_both_views_say_the_same_of_a_change(language: str) -> None:
     (row,) = shown_rows(page.rows, "/s/x", words(language))
     chat = html(data, language)
     for text in ("title", "summary"):
-        said = getattr(notice(data, words(language)), text)
+        said = getattr(change(data, words(language)), text)
         assert said in row.html and said in chat
