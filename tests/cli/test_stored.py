@@ -142,15 +142,15 @@ def test_a_session_is_told_in_lines_with_figures_and_changes_in_their_place(stor
     assert on[1] == "server files on, by user" and turns["turn 1"] < on[0] < turns["turn 2"]
     assert off[1] == "server files off, by user"
     added, removed = said("tools")
-    assert added[1] == "+2: files__read, files__write"
+    assert added[1] == "Added: files__read, files__write"
     assert turns["turn 2"] < added[0] < turns["turn 3"]
-    assert removed[1] == "-2: files__read, files__write"
-    assert said("head")[0][1].startswith("+2: look, barred")
+    assert removed[1] == "Removed: files__read, files__write"
+    assert said("head")[0][1].startswith("Added: look, barred")
     assert said("tail")[0][1] == "Now."
     assert said("summary")[0][1] == "They counted."
     assert said("rewind")[0][1] == "to before turn 4"
     assert said("fork")[0][1].startswith("of kept-")
-    assert [text for _, text in said("break")][:1] == ["compaction, at messages"]
+    assert [text for _, text in said("break")][:1] == ["compaction · from the messages on"]
     assert said("server")[0][1] == "files says: Paths are relative."
     assert any("barred failed (E5)" in text for _, text in said("result"))
     first = said("request")[0][1]

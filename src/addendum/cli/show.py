@@ -27,42 +27,18 @@ from addendum.cli.terminal import (
     wrapped,
 )
 from addendum.log import codec
-from addendum.log.approvals import AddedContext, ApprovalAsked, ApprovalDecided, ToolRedefined
-from addendum.log.events import (
-    AssistantAttempt,
-    AssistantMessage,
-    CacheBreak,
-    CacheKept,
-    CompactionFailed,
-    CompactionSummary,
-    EndSeed,
-    Event,
-    RequestContext,
-    RequestHeader,
-    Rewind,
-    RouteDowngrade,
-    ServerInstructions,
-    SystemMessage,
-    ToolPolicy,
-    ToolResult,
-    ToolSwitch,
-    TurnEnd,
-    TurnStart,
-    UserMessage,
-)
+from addendum.log.events import Event, RequestHeader, Unknown
 from addendum.log.exchanges import FOLLOWED, Exchange, Exchanges, exchanges
 from addendum.log.session_log import SessionLog
-from addendum.log.subagents import SubagentEnded, SubagentStarted
-from addendum.log.values import ToolSchema, Usage
+from addendum.log.values import Usage
+from addendum.tell.events import describe
+from addendum.tell.words import words
 
 _WHOLE = ("request", "route", "cost")
 """What is never cut: names of routes, and figures."""
 
 _FIGURES = 600
 """Characters of it, at most."""
-
-_NAMES = 20
-"""Names of tools that are told of one change."""
 
 
 @click.command()
@@ -186,119 +162,26 @@ class Teller:
     def __init__(self, figures: Figures | None = None) -> None:
         self._figures = figures
         self._exchanges = Exchanges()
-        self._tools: dict[str, ToolSchema] = {}
+        self._header: RequestHeader | None = None
 
     def take(self, event: Event) -> Iterator[tuple[int, str, str]]:
         """Return what the next event says, a line each."""
         data, seq = event.data, event.seq
         own = self._exchanges.take(event) if type(data) in FOLLOWED else None
-        if own is not None and own.end is None:
-            return  # It is told of when it has ended.
-        if own is not None and own.counted:
+        # A request is told of when it has ended.
+        if own is not None and own.end is not None and own.counted:
             yield from self._request(seq, own)
+        if isinstance(data, Unknown) or data.facts.echo:
+            return
+        for part in describe(event, words("en"), self._header).lines():
+            yield seq, part.title, part.text
         if isinstance(data, RequestHeader):
-            after = {tool.name: tool for tool in data.header.tools}
-            first = data.reason == "initial" or data.head
-            word = "head" if first else "tools"
-            yield from ((seq, word, each) for each in _moved(self._tools, after))
-            self._tools = after
-        elif isinstance(data, AssistantMessage):
-            if data.reasoning:
-                yield seq, "thinks", data.reasoning
-            for call in data.calls:
-                through = " (dispatched)" if call.origin == "dispatched" else ""
-                yield seq, "call", f"{call.name} {call.arguments}{through}"
-            if data.text:
-                yield seq, "model", data.text
-        elif isinstance(data, AssistantAttempt):
-            yield seq, "failed", data.error
-        elif isinstance(data, CacheKept):
-            yield seq, "kept", "the cache, for another lifetime"
-        elif isinstance(data, CompactionSummary):
-            yield seq, "summary", data.text
-        elif isinstance(data, CompactionFailed):
-            yield seq, "failed", f"no compaction: {data.reason}"
-        else:
-            yield from ((seq, what, text) for what, text in _plain(event))
+            self._header = data
 
     def _request(self, seq: int, own: Exchange) -> Iterator[tuple[int, str, str]]:
         yield seq, "request", _figures(own.sent.number, own.sent.route, own.usage)
-        if self._figures is not None and (told := self._figures.told(own.event.seq)):
-            yield seq, "cost", told
-
-
-def _plain(event: Event) -> Iterator[tuple[str, str]]:
-    """Return what an event says that needs nothing else to be told."""
-    match event.data:
-        case TurnStart(turn=turn):
-            yield "turn", str(turn)
-        case TurnEnd(reason=reason, error=error) if reason != "done":
-            yield "end", f"{reason}: {error or ''}"
-        case UserMessage(text=text, tail=tail):
-            yield "you", text
-            if tail:
-                yield "tail", tail
-        case SystemMessage(static=static, conversation=conversation):
-            sizes = f"{number(len(static))} and {number(len(conversation))} characters"
-            yield "prompt", f"static and conversation text of {sizes}"
-        case RequestContext() as context:
-            native = f", definitions {context.definitions}, removals {context.removals}"
-            told = native if context.projection in ("in-history", "addition-only") else ""
-            yield "route", f"{context.route}: {context.projection}{told}, tail {context.tail}"
-        case CacheBreak(reason=reason, at=at, detail=detail):
-            yield "break", f"{reason}, at {at}{': ' if detail else ''}{detail}"
-        case ToolSwitch() as switch:
-            state = "on" if switch.on else "off"
-            yield "switch", f"{switch.kind} {switch.name} {state}, by {switch.by}"
-        case ToolPolicy(disabled=disabled):
-            yield "refuse", ", ".join(disabled) or "nothing"
-        case ServerInstructions(server=server, text=text):
-            yield "server", f"{server} says: {text}"
-        case ToolResult() as result:
-            failed = f" failed ({result.code})" if result.is_error else ""
-            yield "result", f"{result.name}{failed}: {result.text}"
-        case ApprovalAsked(calls=calls):
-            for call in calls:
-                if call.reason is not None:
-                    yield "ask", f"{call.name} {call.arguments}: {call.reason}"
-        case ApprovalDecided(decisions=decisions):
-            for each in decisions:
-                yield "decide", f"{each.kind} {each.arguments or each.text}".rstrip()
-        case ToolRedefined() as found:
-            yield "anew", f"{found.name} {found.old[:8]} to {found.new[:8]}: {found.action}"
-        case SubagentStarted(session=child):
-            yield "child", f"session {child}"
-        case SubagentEnded(session=child, requests=requests, usage=usage):
-            yield "child", f"session {child} ended, {number(requests)} requests: {_cost(usage)}"
-        case AddedContext(source=source, text=text):
-            yield "context", f"behind {source}: {text}"
-        case RouteDowngrade() as downgrade:
-            names = ", ".join(downgrade.rejected)
-            yield "refused", f"{downgrade.route} refuses {names}; on by {downgrade.projection}"
-        case Rewind(to_turn=turn, reason=reason):
-            said = "" if reason == "rewind" else f", to {reason}"
-            yield "rewind", f"to before turn {turn}{said}"
-        case EndSeed(parent=parent, inherited=inherited):
-            yield "fork", f"of {parent}, with its first {number(inherited)} events"
-        case _:
-            pass
-
-
-def _cost(usage: Usage) -> str:
-    known = ((usage.prompt, "in"), (usage.cache_read, "read"), (usage.output, "out"))
-    return ", ".join(f"{'?' if size is None else number(size)} {word}" for size, word in known)
-
-
-def _moved(before: dict[str, ToolSchema], after: dict[str, ToolSchema]) -> Iterator[str]:
-    """Return what came (+), was defined anew (~) and went (-), a line each."""
-    changed = [
-        ("+", [name for name in after if name not in before]),
-        ("~", [n for n in after if n in before and before[n].identity() != after[n].identity()]),
-        ("-", [name for name in before if name not in after]),
-    ]
-    for sign, names in changed:
-        if names:
-            yield f"{sign}{len(names)}: {', '.join(names[:_NAMES])}"
+        if self._figures is not None and (text := self._figures.told(own.event.seq)):
+            yield seq, "cost", text
 
 
 def _figures(request: int, route: str, usage: Usage) -> str:
