@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from addendum.agent.results import Notice, ReasoningPiece, TextPiece, ToolFinished, ToolStarted
 from addendum.cache.cost import Cost
 from addendum.cli import chat_view
-from addendum.cli.chat_view import Flow, TurnView, figures, money, one_line, say, say_figures
+from addendum.cli.chat_view import Flow, TurnView, figures, one_line, say, say_figures
 from addendum.log.values import Usage
 
 WORDS = "The quick brown fox jumps over the lazy dog. "
@@ -172,21 +172,3 @@ def test_what_nobody_reported_is_unknown_and_never_0() -> None:
 def test_a_hundred_percent_is_all_of_it() -> None:
     assert "(99 %)" in figures(Usage(10_000, 9999, 0, 1), None)
     assert "(100 %)" in figures(Usage(10_000, 10_000, 0, 1), None)
-
-
-@pytest.mark.parametrize(
-    ("amount", "shown"),
-    [
-        ("0", "$0"),
-        ("1234.5", "$1,234.50"),
-        ("0.197", "$0.20"),
-        ("0.13", "$0.13"),
-        ("0.0996", "$0.10"),
-        ("0.0312", "$0.031"),
-        ("0.0021", "$0.0021"),
-        ("-0.00179", "-$0.0018"),
-        ("0.00000001", "under $0.000001"),
-    ],
-)
-def test_money_has_two_digits_that_mean_something(amount: str, shown: str) -> None:
-    assert money(Decimal(amount)) == shown

@@ -169,13 +169,6 @@ def test_foreign_text_is_one_safe_line() -> None:
     assert terminal.line("abc", 3) == "abc"
 
 
-def test_a_share_is_never_rounded_up_to_all_of_it() -> None:
-    assert terminal.percent(0.9999) == "99.9 %"
-    assert terminal.percent(1.0) == "100.0 %"
-    assert terminal.percent(0.29) == "29.0 %"
-    assert terminal.percent(None) == "-"
-
-
 def test_a_table_is_as_narrow_as_it_can_be() -> None:
     shown = terminal.table(("a", "number"), [["long", "1"], ["b", "1,000"]], right=(1,))
     assert shown.splitlines() == ["a     number", "long       1", "b      1,000"]

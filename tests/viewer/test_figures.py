@@ -7,7 +7,6 @@ from tests.viewer.staged import OPUS, long_log
 
 from addendum.agent.replay import known_route
 from addendum.cache.spent import spent, totals
-from addendum.cli.chat_view import money
 from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
@@ -26,6 +25,7 @@ from addendum.log.events import (
 )
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Header, Usage
+from addendum.tell.figures import money
 from addendum.viewer.charts import COLUMNS, chart
 from addendum.viewer.figures import bar
 from addendum.viewer.index import Index, Request

@@ -8,8 +8,9 @@ from typing import Any, Literal, TypeAlias, cast
 from addendum import encoding
 from addendum.agent.approval import Approval, Decision, Pending, Policy
 from addendum.cli.chat_view import say
-from addendum.cli.terminal import line, number
+from addendum.cli.terminal import line
 from addendum.errors import ContentError
+from addendum.tell.figures import number
 
 AskMode: TypeAlias = Literal["always", "changes", "never"]
 """Which calls are asked about: all; all but those of tools that their server calls read-only."""

@@ -10,12 +10,13 @@ from addendum.agent.prompts import ServerPrompt
 from addendum.agent.session import Session
 from addendum.cli.chat_view import say
 from addendum.cli.switch_cost import told
-from addendum.cli.terminal import WIDTH, line, number
+from addendum.cli.terminal import WIDTH, line
 from addendum.errors import AddendumError
 from addendum.log.events import CacheBreak, RouteDowngrade
 from addendum.log.exchanges import Exchanges
 from addendum.log.values import ToolSchema
 from addendum.routes import Route, credentials
+from addendum.tell.figures import number
 
 LIST_SECONDS = 8.0
 """How long a server that was switched on is waited for before the prompt comes back."""

@@ -24,9 +24,10 @@ from addendum.cli.chat_approval import ask_about
 from addendum.cli.chat_commands import Commands, route_line
 from addendum.cli.chat_room import Room, Wanted, opened
 from addendum.cli.chat_view import TurnView, figures, say, say_figures
-from addendum.cli.terminal import line, number
+from addendum.cli.terminal import line
 from addendum.errors import AddendumError
 from addendum.log.events import AssistantMessage, UserMessage
+from addendum.tell.figures import number
 
 _SHOWN = 200
 _ERROR = 1000

@@ -10,7 +10,6 @@ import os
 import sys
 import unicodedata
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 import click
@@ -28,8 +27,9 @@ from addendum.agent.results import (
     ToolStarted,
 )
 from addendum.cache.cost import Cost
-from addendum.cli.terminal import WIDTH, line, number, style, width
+from addendum.cli.terminal import WIDTH, line, style, width
 from addendum.log.values import Usage
+from addendum.tell.figures import money, number
 
 UNKNOWN = "unknown"
 """How a figure reads that nobody reported."""
@@ -265,16 +265,3 @@ def _broken(parts: Sequence[str], wide: int) -> list[str]:
 
 def _count(tokens: int | None) -> str:
     return UNKNOWN if tokens is None else number(tokens)
-
-
-def money(amount: Decimal) -> str:
-    """Return US dollars with two digits that mean something: `$12.30`, `$0.13`, `$0.0021`."""
-    sign, size = ("-" if amount < 0 else ""), abs(amount)
-    if size == 0:
-        return "$0"
-    if size >= Decimal("0.0995"):
-        return f"{sign}${size:,.2f}"
-    if size < Decimal("0.000001"):
-        return f"under {sign}$0.000001"
-    places = 1 - size.adjusted()
-    return f"{sign}${size:.{places}f}"

@@ -12,8 +12,9 @@ import click
 from msgspec import structs
 
 from addendum.cache.examine import CAUSES, RULES, Examined, Finding
-from addendum.cli.terminal import line, number, print_json, style
+from addendum.cli.terminal import line, print_json, style
 from addendum.lab.checking import check_files
+from addendum.tell.figures import number
 
 _TEXT = 400
 """Characters of one finding."""

@@ -7,10 +7,9 @@ from typing import Any
 
 from addendum.agent.replay import known_route, replay
 from addendum.cache.spent import Spent, Totals
-from addendum.cli.chat_view import money
-from addendum.cli.terminal import number
 from addendum.errors import AddendumError
 from addendum.log.session_log import SessionLog
+from addendum.tell.figures import money, number
 
 
 def dead_weights(log: SessionLog) -> dict[int, int | None]:

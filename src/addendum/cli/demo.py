@@ -10,9 +10,10 @@ import click
 
 from addendum.cli.live import asked_for_live, live_options, run_live
 from addendum.cli.run import problems
-from addendum.cli.terminal import json_option, line, number, percent, print_json, run_async, style
+from addendum.cli.terminal import json_option, line, print_json, run_async, style
 from addendum.errors import ConfigurationError
 from addendum.routes import resolve
+from addendum.tell.figures import number, percent
 
 if TYPE_CHECKING:
     from addendum.lab.report import Run

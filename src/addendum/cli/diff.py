@@ -15,7 +15,6 @@ from addendum.cli.stored import altered, altered_lines, read_log
 from addendum.cli.terminal import (
     json_option,
     line,
-    number,
     print_json,
     run_async,
     store_option,
@@ -26,6 +25,7 @@ from addendum.cli.terminal import (
 from addendum.cli.why import excerpts
 from addendum.errors import ConfigurationError
 from addendum.log.session_log import SessionLog
+from addendum.tell.figures import number
 
 _SIGNS = {"same": " same", "changed": "~ changed", "added": "+ added", "removed": "- removed"}
 _FOLDED = 3

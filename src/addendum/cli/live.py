@@ -24,7 +24,6 @@ from msgspec import Struct
 
 from addendum import encoding
 from addendum.cache.cost import price
-from addendum.cli.chat_view import money
 from addendum.cli.live_run import (
     SCENARIO,
     WAYS,
@@ -36,11 +35,12 @@ from addendum.cli.live_run import (
     new_marker,
     total_cost,
 )
-from addendum.cli.terminal import line, number, print_json, run_async, wrapped
+from addendum.cli.terminal import line, print_json, run_async, wrapped
 from addendum.errors import ConfigurationError
 from addendum.log.values import Usage
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.prices import prices
+from addendum.tell.figures import money, number
 from addendum.version import __version__
 
 if TYPE_CHECKING:

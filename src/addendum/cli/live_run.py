@@ -19,11 +19,11 @@ from msgspec import Struct, structs
 
 from addendum import encoding
 from addendum.cache.cost import Cost, price, summed
-from addendum.cli.chat_view import money
 from addendum.errors import AddendumError, LimitReached
 from addendum.log.values import ToolSchema, Usage
 from addendum.routes import Route, ToolChanges, resolve
 from addendum.routes.prices import prices
+from addendum.tell.figures import money
 
 if TYPE_CHECKING:
     from addendum.agent.requests import Sent

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from addendum.cli.terminal import json_option, line, number, print_json, run_async, table, wrapped
+from addendum.cli.terminal import json_option, line, print_json, run_async, table, wrapped
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.probed import Facts, Probed, keep, overlaid
+from addendum.tell.figures import number
 from addendum.version import __version__
 
 if TYPE_CHECKING:

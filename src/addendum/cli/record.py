@@ -12,8 +12,9 @@ import anyio
 import click
 from anyio.abc import Process, TaskStatus
 
-from addendum.cli.terminal import line, number, run_async
+from addendum.cli.terminal import line, run_async
 from addendum.errors import ConfigurationError
+from addendum.tell.figures import number
 
 _SIGNALLED = 128
 

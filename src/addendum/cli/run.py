@@ -9,8 +9,6 @@ import click
 from addendum.cli.terminal import (
     json_option,
     line,
-    number,
-    percent,
     print_json,
     run_async,
     store_option,
@@ -19,6 +17,7 @@ from addendum.cli.terminal import (
     wrapped,
 )
 from addendum.routes import ToolChanges
+from addendum.tell.figures import number, percent
 
 if TYPE_CHECKING:
     from addendum.lab.report import Run

@@ -12,17 +12,16 @@ from addendum.cli.stored import all_rows, delete, reading
 from addendum.cli.terminal import (
     json_option,
     line,
-    number,
     print_json,
     run_async,
     store_option,
     table,
-    when,
     width,
 )
 from addendum.errors import AddendumError, SessionMissing, StoreError
 from addendum.log import codec
 from addendum.log.store import SessionRow
+from addendum.tell.figures import number, when
 
 _COUNTED = ("request/", "assistant/", "compaction/", "cache/kept", "session/end-seed")
 """Kinds of events that say what requests cost; the others need not be decoded."""

@@ -12,13 +12,11 @@ from msgspec import Raw
 
 from addendum.agent.replay import known_route
 from addendum.cache.spent import Spent, spent, totals
-from addendum.cli.chat_view import money
 from addendum.cli.costs import dead_weights, request_fields, total_fields, total_lines
 from addendum.cli.stored import altered, altered_lines, followed, read_log
 from addendum.cli.terminal import (
     json_option,
     line,
-    number,
     print_json,
     run_async,
     store_option,
@@ -32,6 +30,7 @@ from addendum.log.exchanges import FOLLOWED, Exchange, Exchanges, exchanges
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Usage
 from addendum.tell.events import describe
+from addendum.tell.figures import money, number
 from addendum.tell.words import words
 
 _WHOLE = ("request", "route", "cost")

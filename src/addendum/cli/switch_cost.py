@@ -5,8 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from addendum.agent.switch_cost import SwitchCost
-from addendum.cli.chat_view import money
-from addendum.cli.terminal import number
+from addendum.tell.figures import money, number
 
 
 def told(cost: SwitchCost) -> str:

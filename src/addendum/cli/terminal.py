@@ -6,7 +6,6 @@ import os
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import anyio
@@ -91,24 +90,6 @@ def line(text: str, limit: int) -> str:
 def wrapped(text: str, indent: int = 0) -> str:
     """Return text broken into lines of less than 80 columns, all but the first indented."""
     return textwrap.fill(text, WIDTH - 1, subsequent_indent=" " * indent, break_on_hyphens=False)
-
-
-def percent(share: float | None) -> str:
-    """Return a share as a percentage, rounded down: 100.0 % is all of it."""
-    return "-" if share is None else f"{int(share * 1000 + 1e-9) / 10:.1f} %"
-
-
-def number(value: int | None) -> str:
-    """Return a number with thousands, `-` if it is unknown."""
-    return "-" if value is None else f"{value:,}"
-
-
-def when(milliseconds: int) -> str:
-    """Return a time in UTC, `-` if it is none of a calendar."""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return "-"
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:

@@ -15,7 +15,6 @@ from addendum.cli.stored import read_log
 from addendum.cli.terminal import (
     json_option,
     line,
-    number,
     print_json,
     run_async,
     store_option,
@@ -34,6 +33,7 @@ from addendum.log.events import (
 )
 from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolSchema
+from addendum.tell.figures import number
 
 _MONEY = ("cost", "rebinding_cost")
 _PATIENCE = 60.0

@@ -12,12 +12,10 @@ from addendum.agent.replay import known_route, replay
 from addendum.cache.explain import Explanation, explained
 from addendum.cache.figures import Judge, Row, totals
 from addendum.cache.record import readings
-from addendum.cli.chat_view import money
 from addendum.cli.stored import altered, altered_lines, read_log
 from addendum.cli.terminal import (
     json_option,
     line,
-    number,
     print_json,
     run_async,
     store_option,
@@ -28,6 +26,7 @@ from addendum.cli.terminal import (
 from addendum.errors import ConfigurationError
 from addendum.lab.records import rules_of
 from addendum.log.session_log import SessionLog
+from addendum.tell.figures import money, number
 
 if TYPE_CHECKING:
     from addendum.cli.why_ask import Told

@@ -8,7 +8,7 @@ from decimal import Decimal
 from msgspec import Struct
 
 from addendum.cache.cost import Cost
-from addendum.cli.chat_view import money
+from addendum.tell.figures import money
 from addendum.viewer.index import Request
 
 COLUMNS = 160

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from addendum.agent.results import total
 from addendum.cache.cost import Cost, summed
-from addendum.cli.chat_view import money
 from addendum.log.values import Usage
+from addendum.tell.figures import money
 from addendum.viewer.index import Request
 
 WIDE = 1000

@@ -10,10 +10,10 @@ from msgspec import Struct
 from addendum.agent.preview import shown_only, unknown_tool
 from addendum.agent.switch_cost import SwitchCost, switch_cost
 from addendum.cache.compare import BYTES_A_TOKEN
-from addendum.cli.chat_view import money
 from addendum.errors import AddendumError, ContentError
 from addendum.log.store import Store
 from addendum.log.values import ToolSchema
+from addendum.tell.figures import money
 from addendum.tell.words import Words
 from addendum.tools.catalogue import KIND, decode_pin
 from addendum.tools.mcp import ServerSpec

@@ -17,12 +17,11 @@ from msgspec import Struct, structs
 
 from addendum.cache.causes import CAUSES
 from addendum.cache.explain import Explanation
-from addendum.cli.chat_view import money
-from addendum.cli.terminal import number
 from addendum.log.events import DeveloperMessage, Event
 from addendum.log.session_log import SessionLog
 from addendum.tell.changes import change
 from addendum.tell.events import break_reason
+from addendum.tell.figures import money, number, octets, size
 from addendum.tell.words import LANGUAGES, Words
 from addendum.viewer import charts, timeline
 from addendum.viewer.chat import SHOWN, Item, excerpt, items
@@ -30,7 +29,7 @@ from addendum.viewer.figures import bar
 from addendum.viewer.index import Index
 from addendum.viewer.inspect import Difference, Look
 from addendum.viewer.ledger import Row
-from addendum.viewer.text import line, markdown, octets, size, visible
+from addendum.viewer.text import line, markdown, visible
 
 FOLDER = Path(__file__).parent
 MAX_EVENT = 20_000

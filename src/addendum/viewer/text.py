@@ -54,20 +54,6 @@ def line(text: str, limit: int) -> str:
     return whole if len(whole) <= limit else whole[: limit - 1] + "…"
 
 
-def size(count: int) -> str:
-    """Return a number of bytes or characters in short: `812`, `4.1 k`, `131 k`, `2.0 M`."""
-    if count < 1000:
-        return str(count)
-    value, unit = (count / 1000, "k") if count < 999_500 else (count / 1_000_000, "M")
-    return f"{value:.1f} {unit}" if value < 99.95 else f"{value:.0f} {unit}"
-
-
-def octets(count: int) -> str:
-    """Return a number of bytes in short: `812 B`, `4.1 kB`, `2.0 MB`."""
-    short = size(count)
-    return f"{short}B" if " " in short else f"{short} B"
-
-
 @functools.lru_cache(maxsize=512)
 def markdown(text: str) -> Markup:
     """Return markdown as HTML that is safe to put into a page.
