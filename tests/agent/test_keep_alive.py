@@ -8,7 +8,7 @@ import pytest
 from tests.agent.stage import CHAT, CLAUDE, data, stage
 
 from addendum.agent.replay import known_route, replay
-from addendum.cache.spent import spent, totals
+from addendum.cache.spent import billed, totals
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.log.events import CacheKept, RequestSent
 from addendum.log.session_log import SessionLog
@@ -46,8 +46,8 @@ async def test_a_cache_that_is_kept_is_read_by_a_late_turn(route: str) -> None:
         assert [each.record.body for each in replay(log)] == [sent.body for sent in here.sent]
         assert here.judged(route).totals.undeclared_misses == 0
         # What it costs is counted with the rest.
-        requests = spent(log.events, known_route)
-        assert [each.answered for each in requests] == [True] * 6
+        requests = billed(log.events, known_route).requests
+        assert [each.request.answered for each in requests] == [True] * 6
         assert totals(requests).requests == 6
 
 

@@ -264,7 +264,7 @@ def test_a_break_of_a_request_in_vain_is_told_of_the_next_one_everywhere(
     assert shown == [[each.reason for each in one.record.declared] for one in replay(log)]
     index = Index()
     index.read(log.events)
-    assert shown == [[each.reason for each in one.breaks] for one in index.requests]
+    assert shown == [[each.reason for each in one.request.breaks] for one in index.requests]
 
 
 def test_an_id_may_be_shortened_as_long_as_it_fits_one(store: str) -> None:

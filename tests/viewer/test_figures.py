@@ -6,12 +6,13 @@ import pytest
 from tests.viewer.staged import OPUS, long_log
 
 from addendum.agent.replay import known_route
-from addendum.cache.spent import spent, totals
+from addendum.cache.spent import Spent, billed, totals
 from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
     CacheBreak,
     CompactionFailed,
+    Event,
     RequestHeader,
     RequestSent,
     Rewind,
@@ -23,12 +24,13 @@ from addendum.log.events import (
     TurnStart,
     UserMessage,
 )
+from addendum.log.exchanges import Exchange
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Header, Usage
 from addendum.tell.figures import money
 from addendum.viewer.charts import COLUMNS, chart
 from addendum.viewer.figures import bar
-from addendum.viewer.index import Index, Request
+from addendum.viewer.index import Index
 from addendum.viewer.timeline import Stretch, timeline
 
 
@@ -38,9 +40,11 @@ def indexed(log: SessionLog) -> Index:
     return index
 
 
-def request(number: int, usage: Usage, left: int | None = None, *, broken: bool = False) -> Request:
+def request(number: int, usage: Usage, left: int | None = None, *, broken: bool = False) -> Spent:
     breaks = (CacheBreak("rebinding", OPUS, "tools"),) if broken else ()
-    return Request(number, number, 1, 1, OPUS, "turn", 0.0, breaks, number, 0.0, usage, left)
+    sent = Event(number, 0, RequestSent(1, 1, number, OPUS, 0))
+    request = Exchange(sent, sent.data, breaks, end=sent, answered=True, usage=usage)
+    return Spent(request, left=left)
 
 
 def test_an_index_says_the_same_however_it_was_read() -> None:
@@ -51,12 +55,12 @@ def test_an_index_says_the_same_however_it_was_read() -> None:
     steps.read(log.events)
     for index in (whole, steps):
         assert index.turns == 5 and index.title.startswith("Question 1")
-        assert [each.number for each in index.requests] == list(range(1, 11))
-        assert [each.number for each in index.of_turn(3)] == [5, 6]
+        assert [each.request.number for each in index.requests] == list(range(1, 11))
+        assert [each.request.number for each in index.of_turn(3)] == [5, 6]
         assert log.events[index.span(3).start].data == TurnStart(3)
         assert log.events[index.span(3).stop - 1].data == TurnEnd(3)
         assert index.span(5).stop == len(log)
-        assert index.request(4) is index.request_at(index.requests[3].seq)
+        assert index.request(4) is index.request_at(index.requests[3].request.seq)
         assert index.request(99) is None and index.request_at(0) is None
         assert index.header_before(len(log)) == index.headers[0]
         assert index.header_before(index.headers[0]) is None
@@ -66,16 +70,17 @@ def test_what_was_left_in_the_cache_and_not_read_is_seen() -> None:
     log = long_log(1)
     index = indexed(log)
     first, second = index.requests
-    assert (first.left, second.left, second.short) == (None, first.usage.prompt, 0)
+    assert (first.left, second.left, second.short) == (None, first.request.usage.prompt, 0)
     log.append(CacheBreak("lifetime passed", OPUS, "none"))
     for data in (TurnStart(2), StepStart(2, 1), UserMessage(2, "late")):
         log.append(data)
-    log.append(RequestSent(2, 1, 3, OPUS, second.seq))
+    log.append(RequestSent(2, 1, 3, OPUS, second.request.seq))
     usage = Usage(1200, 0, 1200, 5)
     log.append(AssistantMessage(2, 1, OPUS, "anthropic_messages", text="x", usage=usage))
     index.read(log.events)
     late = index.requests[2]
-    assert late.short == second.usage.prompt and late.breaks[0].reason == "lifetime passed"
+    assert late.short == second.request.usage.prompt
+    assert late.request.breaks[0].reason == "lifetime passed"
     made = bar([late])
     assert made is not None and made.short == late.short and made.declared
 
@@ -91,11 +96,12 @@ def test_what_was_cut_off_and_counted_is_added_up_as_elsewhere() -> None:
         log.append(StepEnd(2, number))
     index = indexed(log)
     *_, cut, silent = index.requests
-    assert (cut.answer, cut.usage.prompt, cut.short) == (None, 2000, 0) and cut.cost is not None
-    assert (silent.answer, silent.usage, silent.cost) == (None, Usage(), None)
+    assert (cut.request.answer, cut.request.usage.prompt, cut.short) == (None, 2000, 0)
+    assert cut.cost is not None
+    assert (silent.request.answer, silent.request.usage, silent.cost) == (None, Usage(), None)
     own, whole = bar(index.of_turn(2)), bar(index.requests)
     assert own is not None and (own.requests, own.prompt, own.output) == (1, 2000, 7)
-    sums = totals(spent(log.events, known_route))
+    sums = totals(billed(log.events, known_route).requests)
     assert whole is not None and sums.cost is not None and sums.uncounted == 1
     assert (whole.requests, whole.prompt, whole.read) == (3, sums.prompt, sums.cache_read)
     assert (whole.cost, whole.saved) == (money(sums.cost.amount), money(sums.cost.saved))
@@ -119,7 +125,7 @@ def test_a_request_bears_the_breaks_that_the_judge_counts() -> None:
         log.append(RequestSent(2, number, number, OPUS, context))
         log.append(AssistantAttempt(2, number, OPUS, "down"))
         log.append(StepEnd(2, number))
-    reasons = [[each.reason for each in one.breaks] for one in indexed(log).requests[2:]]
+    reasons = [[each.reason for each in one.request.breaks] for one in indexed(log).requests[2:]]
     # What breaks the bytes does so behind a summary as well; one for a reason is enough.
     assert reasons == [["lifetime passed", "head changed"], ["head changed"], ["head changed"]]
 

@@ -162,7 +162,7 @@ async def test_where_a_removal_breaks_the_panel_says_so_before() -> None:
         page = await staged.get(url)
         assert "Cache break declared: a tool was removed or restored" in page
         index = (await watched(staged, url)).index
-        look = await staged.get(f"{url}/requests/{index.requests[-1].number}")
+        look = await staged.get(f"{url}/requests/{index.requests[-1].request.number}")
         assert "It read less than it could have" in look and "declared before it was sent" in look
 
 
@@ -310,7 +310,7 @@ async def test_another_route_is_taken_from_the_next_message_on() -> None:
         wrong = await staged.post(f"{url}/route", {"route": "nobody:nothing"}, 409)
         assert "nobody" in wrong["error"]
         seen = await watched(staged, url)
-        assert [each.route for each in seen.index.requests] == [OPUS, CHAT]
+        assert [each.request.route for each in seen.index.requests] == [OPUS, CHAT]
 
 
 async def test_a_fork_goes_on_with_the_route_that_was_chosen_last() -> None:
@@ -321,7 +321,7 @@ async def test_a_fork_goes_on_with_the_route_that_was_chosen_last() -> None:
         await staged.post(f"{child}/send", {"text": "two"})
         await staged.quiet(child)
         seen = await watched(staged, child)
-        assert [each.route for each in seen.index.requests] == [OPUS, CHAT]
+        assert [each.request.route for each in seen.index.requests] == [OPUS, CHAT]
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ async def test_a_session_goes_on_with_its_own_prompt_and_its_prefix() -> None:
         await staged.post(f"{url}/send", {"text": "two"})
         await staged.quiet(url)
         last = (await watched(staged, url)).index.requests[-1]
-        assert last.number == 2 and last.breaks == ()
+        assert last.request.number == 2 and last.request.breaks == ()
         assert "begins with all of request 1" in await staged.get(f"{url}/diff/1/2")
         other = await staged.begin("three")
         assert "Another prompt." in await staged.get(f"{other}/trajectory")

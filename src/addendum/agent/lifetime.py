@@ -70,7 +70,7 @@ def gaps(events: Sequence[Event], route: str) -> Iterator[Gap]:
     """Yield the gaps between the answered requests of a session's turns on a route, in order."""
     last: tuple[int, int] | None = None
     for each in exchanges(events):
-        if not each.answered or each.sent.purpose != "turn" or each.sent.route != route:
+        if not each.answered or each.purpose != "turn" or each.route != route:
             continue
         sent, prompt = each.event.time, each.usage.prompt
         if prompt is None:

@@ -16,41 +16,36 @@ from msgspec import Struct
 
 from addendum.cache.cost import Cost, again, left_in_cache, price, summed
 from addendum.errors import AddendumError
-from addendum.log.events import EndSeed, Event, RequestContext, RequestHeader
+from addendum.log.events import Event
 from addendum.log.exchanges import FOLLOWED, Exchange, Exchanges
-from addendum.log.values import ToolSchema, Usage
+from addendum.log.values import Usage
 from addendum.routes import Route
 
 
 class Spent(Struct, frozen=True):
-    """One request that was sent.
+    """A request that was sent, and what it cost.
 
     Attributes:
-        n: Its number in the session.
-        turn: Its turn.
-        seq: Its event.
-        route: `provider:model`.
-        purpose: `turn`, `compaction` or `keep-alive`.
-        inherited: Whether a parent of the session sent it.
-        answered: Whether an answer came to its end.
-        usage: What the provider counted.
+        request: The request.
         cost: What it cost; None if that is not known.
+        left: Tokens that the last turn's request on its route left in the cache, at most its own
+            prompt; None if that is not known, or it was not answered.
         rebinding: Tokens that a new tool list would have had read again; an estimate. None if
             that is not known.
         rebinding_cost: What these would have cost more, in US dollars.
     """
 
-    n: int
-    turn: int
-    seq: int
-    route: str
-    purpose: str
-    inherited: bool
-    answered: bool
-    usage: Usage
-    cost: Cost | None
-    rebinding: int | None
-    rebinding_cost: Decimal | None
+    request: Exchange
+    cost: Cost | None = None
+    left: int | None = None
+    rebinding: int | None = None
+    rebinding_cost: Decimal | None = None
+
+    @property
+    def short(self) -> int:
+        """Tokens that were left in the cache by the request before, and not read."""
+        read = self.request.usage.cache_read
+        return 0 if self.left is None or read is None else max(0, self.left - read)
 
 
 class Totals(Struct, frozen=True):
@@ -79,126 +74,151 @@ class Totals(Struct, frozen=True):
 
 
 class _Left(Struct, frozen=True):
-    at: float
+    """What an answered request left in the cache: when, with which tools, how many tokens."""
+
+    when: float
     tools: frozenset[str]
     tokens: int | None
 
 
-def spent(events: Iterable[Event], route_of: Callable[[str], Route]) -> list[Spent]:
-    """Return the requests of a log with what they cost, in the order in which they were sent.
+class Bill:
+    """Follows the requests of a log, and what each of them cost.
 
     Args:
-        events: The log, or at least its events about requests, answers and forks.
+        route_of: Gives a route by the name that a log has; what it does not know has no price.
+
+    Attributes:
+        requests: The requests so far, in the order in which they were sent.
+    """
+
+    def __init__(self, route_of: Callable[[str], Route]) -> None:
+        self.requests: list[Spent] = []
+        self._route_of = route_of
+        self._routes: dict[str, Route | None] = {}
+        self._follows = Exchanges()
+        self._left: dict[str, list[_Left]] = {}
+        self._latest: dict[str, Usage] = {}
+
+    @property
+    def own(self) -> list[Spent]:
+        """The requests that no parent of the session sent."""
+        return self.requests[self._follows.inherited :]
+
+    def take(self, event: Event) -> Spent | None:
+        """Take in the next event; return the request that begins or ends with it."""
+        if type(event.data) not in FOLLOWED:
+            return None
+        request = self._follows.take(event)
+        if request is None:
+            return None
+        if request.end is None:
+            self.requests.append(self._priced(request))
+        else:
+            self.requests[-1] = self._priced(request)
+            if request.answered:
+                self._keep(request)
+        return self.requests[-1]
+
+    def _priced(self, request: Exchange) -> Spent:
+        route, usage = self._route(request.route), request.usage
+        if route is None:
+            return Spent(request)
+        hour = request.context is not None and request.context.ttl == "1h"
+        lost = self._lost(request, route)
+        more = Decimal(0) if lost == 0 else None
+        if lost and usage.prompt is not None:
+            more = again(route, lost, usage.prompt, request.time, hour=hour)
+        return Spent(
+            request,
+            cost=price(route, usage, request.time),
+            left=self._readable(request, route),
+            rebinding=lost,
+            rebinding_cost=more,
+        )
+
+    def _route(self, name: str) -> Route | None:
+        if name not in self._routes:
+            try:
+                self._routes[name] = self._route_of(name)
+            except AddendumError:
+                self._routes[name] = None
+        return self._routes[name]
+
+    def _readable(self, request: Exchange, route: Route) -> int | None:
+        """Return the tokens that an answered request could have read.
+
+        What was counted of one that was cut off need not be all that was read.
+        """
+        before, prompt = self._latest.get(request.route), request.usage.prompt
+        if before is None or prompt is None or not request.answered:
+            return None
+        tokens, _ = left_in_cache(before, route.cache)
+        return None if tokens is None else min(tokens, prompt)
+
+    def _lost(self, request: Exchange, route: Route) -> int | None:
+        """Return the tokens of what was read that a new tool list would have had read again."""
+        before, tools = self._left.get(request.route), _identities(request)
+        if not before or before[-1].tools == tools:
+            return 0
+        read = request.usage.cache_read
+        if read is None:
+            return None
+        context = request.context
+        lifetime = route.cache.lifetime(None if context is None else context.ttl)
+        for earlier in reversed(before):
+            if lifetime and request.time - earlier.when > lifetime:
+                break
+            if earlier.tools == tools:
+                return max(0, read - (earlier.tokens or 0))
+        return read
+
+    def _keep(self, request: Exchange) -> None:
+        """Note what an answered request left in the cache."""
+        if request.purpose == "turn":
+            self._latest[request.route] = request.usage
+        route = self._route(request.route)
+        if route is not None:
+            tokens, _ = left_in_cache(request.usage, route.cache)
+            kept = _Left(request.time, _identities(request), tokens)
+            self._left.setdefault(request.route, []).append(kept)
+
+
+def _identities(request: Exchange) -> frozenset[str]:
+    """Return a request's tools without their order: a new list has each in the place it had."""
+    tools = () if request.header is None else request.header.tools
+    return frozenset(tool.identity() for tool in tools)
+
+
+def billed(events: Iterable[Event], route_of: Callable[[str], Route]) -> Bill:
+    """Return the bill of a log.
+
+    Args:
+        events: The log, or at least its events of the types in `log.exchanges.FOLLOWED`.
         route_of: Gives a route by the name that a log has; what it does not know has no price.
     """
-    follows = Exchanges()
-    sent: list[tuple[Exchange, tuple[ToolSchema, ...]]] = []
-    contexts: dict[int, RequestContext] = {}
-    tools: tuple[ToolSchema, ...] = ()
-    inherited = 0
+    bill = Bill(route_of)
     for event in events:
-        data = event.data
-        if isinstance(data, RequestHeader):
-            tools = data.header.tools
-        elif isinstance(data, RequestContext):
-            contexts[event.seq] = data
-        elif isinstance(data, EndSeed):
-            inherited = len(sent)
-        elif type(data) in FOLLOWED:
-            each = follows.take(event)
-            if each is not None and each.end is None:
-                sent.append((each, tools))
-    routes: dict[str, Route | None] = {}
-    left: dict[str, list[_Left]] = {}
-    found: list[Spent] = []
-    for at, (each, active) in enumerate(sent):
-        name = each.sent.route
-        if name not in routes:
-            routes[name] = _route(name, route_of)
-        before = left.setdefault(name, [])
-        context = contexts.get(each.sent.context_seq)
-        found.append(_spent(each, at < inherited, active, context, routes[name], before))
-    return found
-
-
-def _route(name: str, route_of: Callable[[str], Route]) -> Route | None:
-    try:
-        return route_of(name)
-    except AddendumError:
-        return None
-
-
-def _spent(
-    own: Exchange,
-    inherited: bool,
-    tools: tuple[ToolSchema, ...],
-    context: RequestContext | None,
-    route: Route | None,
-    before: list[_Left],
-) -> Spent:
-    """Return what a request cost, and put what it leaves in the cache behind `before`."""
-    usage, when = own.usage, own.event.time / 1000
-    # Without their order: a list written anew has each tool in the place it had before.
-    identities = frozenset(tool.identity() for tool in tools)
-    lost: int | None = None
-    asked = None if context is None else context.ttl
-    if route is not None:
-        lifetime = route.cache.lifetime(asked)
-        lost = _lost(before, identities, usage.cache_read, when, lifetime)
-        if own.answered:
-            tokens, _ = left_in_cache(usage, route.cache)
-            before.append(_Left(when, identities, tokens))
-    more = Decimal(0) if lost == 0 else None
-    if route is not None and lost and usage.prompt is not None:
-        more = again(route, lost, usage.prompt, when, hour=asked == "1h")
-    return Spent(
-        own.sent.number,
-        own.sent.turn,
-        own.event.seq,
-        own.sent.route,
-        own.sent.purpose,
-        inherited,
-        own.answered,
-        usage,
-        None if route is None else price(route, usage, when),
-        lost,
-        more,
-    )
+        bill.take(event)
+    return bill
 
 
 def totals(requests: Iterable[Spent]) -> Totals:
     """Add up requests; those without an answer or a count are counted apart."""
     sent = list(requests)
-    counted = [each for each in sent if each.answered or each.usage.prompt is not None]
+    counted = [each for each in sent if each.request.counted]
 
     def add(name: str) -> int | None:
-        values: list[int | None] = [getattr(each.usage, name) for each in counted]
+        values: list[int | None] = [getattr(each.request.usage, name) for each in counted]
         return None if None in values else sum(value or 0 for value in values)
 
     more = [each.rebinding_cost for each in counted]
     return Totals(
-        len(counted),
-        len(sent) - len(counted),
-        add("prompt"),
-        add("cache_read"),
-        add("cache_write"),
-        add("output"),
-        summed(each.cost for each in counted),
-        None if None in more else sum((each or Decimal(0) for each in more), Decimal(0)),
+        requests=len(counted),
+        uncounted=len(sent) - len(counted),
+        prompt=add("prompt"),
+        cache_read=add("cache_read"),
+        cache_write=add("cache_write"),
+        output=add("output"),
+        cost=summed(each.cost for each in counted),
+        rebinding=None if None in more else sum((each or Decimal(0) for each in more), Decimal(0)),
     )
-
-
-def _lost(
-    before: list[_Left], tools: frozenset[str], read: int | None, now: float, lifetime: int
-) -> int | None:
-    """Return the tokens of what was read that a new tool list would have had read again."""
-    if not before or before[-1].tools == tools:
-        return 0
-    if read is None:
-        return None
-    for each in reversed(before):
-        if lifetime and now - each.at > lifetime:
-            break
-        if each.tools == tools:
-            return max(0, read - (each.tokens or 0))
-    return read

@@ -29,14 +29,14 @@ def dead_weights(log: SessionLog) -> dict[int, int | None]:
 
 def request_fields(spent: Spent, dead: int | None) -> dict[str, Any]:
     """Return a request and what it cost, as fields of its JSON; null where it is not known."""
-    cost, usage = spent.cost, spent.usage
+    request, cost, usage = spent.request, spent.cost, spent.request.usage
     return {
-        "n": spent.n,
-        "turn": spent.turn,
-        "seq": spent.seq,
-        "route": spent.route,
-        "purpose": spent.purpose,
-        "answered": spent.answered,
+        "n": request.number,
+        "turn": request.turn,
+        "seq": request.seq,
+        "route": request.route,
+        "purpose": request.purpose,
+        "answered": request.answered,
         "prompt_tokens": usage.prompt,
         "cache_read": usage.cache_read,
         "cache_write": usage.cache_write,
@@ -46,6 +46,9 @@ def request_fields(spent: Spent, dead: int | None) -> dict[str, Any]:
         "rebinding_tokens": spent.rebinding,
         "rebinding_cost": _float(spent.rebinding_cost),
         "dead_weight": dead,
+        "breaks": [
+            {"reason": each.reason, "at": each.at, "detail": each.detail} for each in request.breaks
+        ],
         "estimated": ["rebinding_tokens", "rebinding_cost", "dead_weight"],
     }
 

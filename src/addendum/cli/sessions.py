@@ -6,7 +6,7 @@ import click
 from msgspec import structs
 
 from addendum.agent.replay import known_route
-from addendum.cache.spent import Totals, spent, totals
+from addendum.cache.spent import Totals, billed, totals
 from addendum.cli.costs import dollars, short, total_fields
 from addendum.cli.stored import all_rows, delete, reading
 from addendum.cli.terminal import (
@@ -101,7 +101,7 @@ def sums_of(stored: list[bytes]) -> Totals | None:
         events = [codec.decode_event(raw) for raw in stored if _counts(raw)]
     except AddendumError:
         return None
-    return totals(each for each in spent(events, known_route) if not each.inherited)
+    return totals(billed(events, known_route).own)
 
 
 def _counts(raw: bytes) -> bool:

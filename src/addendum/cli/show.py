@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing
-from typing import Any
 
 import click
 from msgspec import Raw
 
 from addendum.agent.replay import known_route
-from addendum.cache.spent import Spent, spent, totals
+from addendum.cache.spent import Bill, Spent, billed, totals
 from addendum.cli.costs import dead_weights, request_fields, total_fields, total_lines
 from addendum.cli.stored import altered, altered_lines, followed, read_log
 from addendum.cli.terminal import (
@@ -26,8 +25,6 @@ from addendum.cli.terminal import (
 )
 from addendum.log import codec
 from addendum.log.events import Event, RequestHeader, Unknown
-from addendum.log.exchanges import FOLLOWED, Exchange, Exchanges, exchanges
-from addendum.log.session_log import SessionLog
 from addendum.log.values import Usage
 from addendum.tell.events import describe
 from addendum.tell.figures import money, number
@@ -55,8 +52,8 @@ def show(session: str, follow: bool, store: str | None, as_json: bool) -> None:
         run_async(_follow, store, session, as_json)
         return
     row, log = run_async(read_log, store, session)
-    counted = spent(log.events, known_route)
-    own = totals(each for each in counted if not each.inherited)
+    bill = billed(log.events, known_route)
+    own = totals(bill.own)
     dead = dead_weights(log)
     if as_json:
         events = [Raw(codec.encode_event(event)) for event in log.events]
@@ -66,7 +63,9 @@ def show(session: str, follow: bool, store: str | None, as_json: bool) -> None:
                 "parent": row.parent,
                 "turns": log.turns,
                 "altered": altered(log),
-                "requests": list(requests(log, counted, dead)),
+                "requests": [
+                    request_fields(each, dead.get(each.request.seq)) for each in bill.requests
+                ],
                 "totals": total_fields(own),
                 "events": events,
             }
@@ -76,7 +75,7 @@ def show(session: str, follow: bool, store: str | None, as_json: bool) -> None:
     click.echo(style(line(f"session {log.session}: {log.turns} turns", wide), bold=True))
     for text in altered_lines(log):
         click.echo(text)
-    teller = Teller(Figures(counted, dead))
+    teller = Teller(dead)
     for event in log.events:
         for told in teller.take(event):
             _print(told, wide)
@@ -111,65 +110,28 @@ def _print(told: tuple[int, str, str], wide: int) -> None:
     click.echo(said if len(said) <= wide else wrapped(said, len(begins)))
 
 
-def requests(
-    log: SessionLog, counted: Sequence[Spent], dead: Mapping[int, int | None]
-) -> Iterator[dict[str, Any]]:
-    """Yield each request of a log as fields of JSON; null where the provider did not say.
-
-    Args:
-        log: The log.
-        counted: What its requests cost.
-        dead: Their dead weight, by event.
-    """
-    for each, own in zip(counted, exchanges(log.events), strict=True):
-        breaks = [{"reason": b.reason, "at": b.at, "detail": b.detail} for b in own.breaks]
-        yield request_fields(each, dead.get(each.seq)) | {"breaks": breaks}
-
-
-class Figures:
-    """What is known of requests beside their answers.
-
-    Args:
-        counted: What they cost.
-        dead: Their dead weight, by event.
-    """
-
-    def __init__(self, counted: Sequence[Spent], dead: Mapping[int, int | None]) -> None:
-        self._counted = {each.seq: each for each in counted}
-        self._dead = dead
-
-    def told(self, seq: int) -> str:
-        """Return what a request cost, in words; nothing where nothing is known of it."""
-        found, dead = self._counted.get(seq), self._dead.get(seq)
-        parts: list[str] = []
-        if found is not None and found.cost is not None:
-            parts.append(f"{money(found.cost.amount)}, saved {money(found.cost.saved)}")
-        if found is not None and found.rebinding_cost:
-            parts.append(f"rebinding about {money(found.rebinding_cost)} more")
-        if dead:
-            parts.append(f"dead weight about {number(dead)}")
-        return ", ".join(parts)
-
-
 class Teller:
     """Tells a log event by event: seq, a word for what it is, and text.
 
     Args:
-        figures: What requests cost, where that is known already.
+        dead: Dead weight of requests, by event, where that is known.
     """
 
-    def __init__(self, figures: Figures | None = None) -> None:
-        self._figures = figures
-        self._exchanges = Exchanges()
+    def __init__(self, dead: Mapping[int, int | None] | None = None) -> None:
+        self._dead = dead or {}
+        self._bill = Bill(known_route)
         self._header: RequestHeader | None = None
 
     def take(self, event: Event) -> Iterator[tuple[int, str, str]]:
         """Return what the next event says, a line each."""
         data, seq = event.data, event.seq
-        own = self._exchanges.take(event) if type(data) in FOLLOWED else None
+        spent = self._bill.take(event)
         # A request is told of when it has ended.
-        if own is not None and own.end is not None and own.counted:
-            yield from self._request(seq, own)
+        if spent is not None and spent.request.end is not None and spent.request.counted:
+            request = spent.request
+            yield seq, "request", _figures(request.number, request.route, request.usage)
+            if text := self._cost(spent):
+                yield seq, "cost", text
         if isinstance(data, Unknown) or data.facts.echo:
             return
         for part in describe(event, words("en"), self._header).lines():
@@ -177,10 +139,16 @@ class Teller:
         if isinstance(data, RequestHeader):
             self._header = data
 
-    def _request(self, seq: int, own: Exchange) -> Iterator[tuple[int, str, str]]:
-        yield seq, "request", _figures(own.sent.number, own.sent.route, own.usage)
-        if self._figures is not None and (text := self._figures.told(own.event.seq)):
-            yield seq, "cost", text
+    def _cost(self, spent: Spent) -> str:
+        """Return what a request cost, in words; nothing where nothing is known of it."""
+        parts: list[str] = []
+        if spent.cost is not None:
+            parts.append(f"{money(spent.cost.amount)}, saved {money(spent.cost.saved)}")
+        if spent.rebinding_cost:
+            parts.append(f"rebinding about {money(spent.rebinding_cost)} more")
+        if dead := self._dead.get(spent.request.seq):
+            parts.append(f"dead weight about {number(dead)}")
+        return ", ".join(parts)
 
 
 def _figures(request: int, route: str, usage: Usage) -> str:

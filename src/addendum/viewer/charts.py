@@ -8,8 +8,8 @@ from decimal import Decimal
 from msgspec import Struct
 
 from addendum.cache.cost import Cost
+from addendum.cache.spent import Spent
 from addendum.tell.figures import money
-from addendum.viewer.index import Request
 
 COLUMNS = 160
 """Columns that a chart has at most; more requests than that share columns."""
@@ -66,9 +66,9 @@ class Chart(Struct, frozen=True):
     line: str
 
 
-def chart(requests: Sequence[Request]) -> Chart | None:
+def chart(requests: Sequence[Spent]) -> Chart | None:
     """Return the chart of the requests that were counted; None if no figures are known."""
-    known = [each for each in requests if each.usage.prompt is not None]
+    known = [each for each in requests if each.request.usage.prompt is not None]
     if not known:
         return None
     share = -(-len(known) // COLUMNS)
@@ -94,9 +94,9 @@ def chart(requests: Sequence[Request]) -> Chart | None:
         spent = costs[(at + 1) * share - 1 if (at + 1) * share <= len(costs) else -1]
         columns.append(
             Column(
-                group[0].number,
-                group[-1].number,
-                group[-1].turn,
+                group[0].request.number,
+                group[-1].request.number,
+                group[-1].request.turn,
                 round(at * width, 2),
                 round(width * 0.8, 2),
                 tuple(bars),
@@ -114,10 +114,10 @@ def chart(requests: Sequence[Request]) -> Chart | None:
     return Chart(tuple(columns), top, "" if whole is None else money(whole), " ".join(points))
 
 
-def _sums(group: Sequence[Request]) -> tuple[int, int, int, int]:
+def _sums(group: Sequence[Spent]) -> tuple[int, int, int, int]:
     """Return prompt, read, written and missed tokens of a column, on average over its requests."""
     count = len(group)
-    usages = [each.usage for each in group]
+    usages = [each.request.usage for each in group]
     return (
         sum(each.prompt or 0 for each in usages) // count,
         sum(each.cache_read or 0 for each in usages) // count,

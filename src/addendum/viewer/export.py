@@ -81,9 +81,9 @@ def _requests(log: SessionLog, index: Index, words: Words) -> list[tuple[int, Ma
         found = requests_of(log, index.requests)
         return [
             (
-                each.number,
+                each.request.number,
                 look_html(
-                    look(log, index, each.number, replayed=found),
+                    look(log, index, each.request.number, replayed=found),
                     index,
                     log.session,
                     words,

@@ -277,5 +277,5 @@ async def _waited(
 
 
 def _open(watched: Watched, seq: int) -> bool:
-    request = watched.index.request_at(seq)
-    return request is not None and request.answer is None
+    spent = watched.index.request_at(seq)
+    return spent is not None and not spent.request.answered

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from addendum.agent.results import total
 from addendum.cache.cost import Cost, summed
+from addendum.cache.spent import Spent
 from addendum.log.values import Usage
 from addendum.tell.figures import money
-from addendum.viewer.index import Request
 
 WIDE = 1000
 """Units that a bar is wide."""
@@ -51,12 +51,12 @@ class Bar(Struct, frozen=True):
         return (self.prompt or 0) - (self.read or 0) - self.written
 
 
-def bar(requests: Sequence[Request]) -> Bar | None:
+def bar(requests: Sequence[Spent]) -> Bar | None:
     """Return the figures of requests; None if none of them was answered or counted."""
-    counted = [each for each in requests if each.counted]
+    counted = [each for each in requests if each.request.counted]
     if not counted:
         return None
-    usage = total([each.usage for each in counted])
+    usage = total([each.request.usage for each in counted])
     cost: Cost | None = summed(each.cost for each in counted)
     missed = [each for each in counted if each.short]
     return Bar(
@@ -69,7 +69,7 @@ def bar(requests: Sequence[Request]) -> Bar | None:
         "" if cost is None else money(cost.amount),
         "" if cost is None else money(cost.saved),
         sum(each.short for each in missed),
-        all(each.breaks for each in missed),
+        all(each.request.breaks for each in missed),
         len(counted),
     )
 

@@ -19,10 +19,12 @@ from addendum.cache.compare import Change, Comparison, compare
 from addendum.cache.explain import Explanation, explain
 from addendum.cache.figures import judge
 from addendum.cache.record import Reading, readings
+from addendum.cache.spent import Spent
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.lab.records import rules_of
+from addendum.log.exchanges import Exchange
 from addendum.log.session_log import SessionLog
-from addendum.viewer.index import Index, Request
+from addendum.viewer.index import Index
 from addendum.wire.segment import Json, parse, resolve
 
 FOLDED = {"same": 6, "added": 24, "removed": 24}
@@ -86,7 +88,7 @@ class Look(Struct, frozen=True):
     """One request.
 
     Attributes:
-        request: What the log says of it.
+        spent: What the log says of it, and what it cost.
         replayed: Its bytes.
         before: The request before it on its route, if there is one.
         rows: Its segments; runs of unchanged ones are folded.
@@ -95,7 +97,7 @@ class Look(Struct, frozen=True):
         cause: Why it read less than expected; None if nothing is wrong or nothing is known.
     """
 
-    request: Request
+    spent: Spent
     replayed: Replayed
     before: int | None
     rows: tuple[Row, ...]
@@ -127,13 +129,13 @@ class Pair(Struct, frozen=True):
     first: bool = False
 
 
-def requests_of(log: SessionLog, wanted: Iterable[Request]) -> dict[int, Replayed]:
+def requests_of(log: SessionLog, wanted: Iterable[Spent]) -> dict[int, Replayed]:
     """Render requests again, by their seqs.
 
     Raises:
         AddendumError: One cannot be rendered again.
     """
-    seqs = {each.seq for each in wanted}
+    seqs = {each.request.seq for each in wanted}
     found: dict[int, Replayed] = {}
     for each in replay(log, seqs=seqs):
         found[each.seq] = each
@@ -142,7 +144,7 @@ def requests_of(log: SessionLog, wanted: Iterable[Request]) -> dict[int, Replaye
     return found
 
 
-def numbered(log: SessionLog, index: Index, number: int) -> Request:
+def numbered(log: SessionLog, index: Index, number: int) -> Spent:
     """Return a request by its number.
 
     Raises:
@@ -150,7 +152,7 @@ def numbered(log: SessionLog, index: Index, number: int) -> Request:
     """
     found = index.request(number)
     if found is None:
-        last = index.requests[-1].number if index.requests else 0
+        last = index.requests[-1].request.number if index.requests else 0
         raise ConfigurationError(f"session {log.session} has requests up to {last}, not {number}")
     return found
 
@@ -175,34 +177,39 @@ def look(
     Raises:
         AddendumError: There is no such request, or it cannot be rendered again.
     """
-    own = numbered(log, index, number)
-    earlier = [each for each in index.requests if each.seq < own.seq and each.route == own.route]
-    answered = [each for each in earlier if each.answer is not None]
+    spent = numbered(log, index, number)
+    own = spent.request
+    earlier = [
+        each
+        for each in index.requests
+        if each.request.seq < own.seq and each.request.route == own.route
+    ]
+    answered = [each for each in earlier if each.request.answered]
     # The judge's base is the last one that was answered; shown is the last one that was sent.
     bases = answered[-1:]
     if earlier and earlier[-1] not in bases:
         bases.append(earlier[-1])
-    found = requests_of(log, [*bases, own]) if replayed is None else replayed
+    found = requests_of(log, [*bases, spent]) if replayed is None else replayed
     itself = found[own.seq]
     before = bases[-1] if bases else None
-    records = [found[each.seq].record for each in bases] + [itself.record]
+    records = [found[each.request.seq].record for each in bases] + [itself.record]
     reads = readings(records)
     reading = reads[-1]
     seen = compare(reads[-2], reading) if before is not None else None
     shown = seen if seen is not None else compare(reading, reading)
     rows = _rows(reading, shown.changes, fresh=before is None, folded=folded)
     return Look(
-        own,
+        spent,
         itself,
-        None if before is None else before.number,
+        None if before is None else before.request.number,
         tuple(rows),
         len(reading.segments),
         seen,
-        _cause(records, own) if own.short else None,
+        _cause(records, own) if spent.short else None,
     )
 
 
-def _cause(records: Sequence[Any], own: Request) -> Explanation | None:
+def _cause(records: Sequence[Any], own: Exchange) -> Explanation | None:
     route = known_route(own.route)
     if route.cache.kind == "none":
         return None
@@ -357,7 +364,7 @@ def difference(log: SessionLog, index: Index, a: int, b: int) -> Difference:
     """
     wanted = [numbered(log, index, a), numbered(log, index, b)]
     found = requests_of(log, wanted)
-    before, after = (found[each.seq] for each in wanted)
+    before, after = (found[each.request.seq] for each in wanted)
     if before.record.wire != after.record.wire:
         raise ConfigurationError(
             f"requests {a} and {b} speak to different APIs; compare two on one route"

@@ -11,7 +11,7 @@ from addendum.tell.changes import ToolChange
 from addendum.tell.events import Telling, describe, is_quiet
 from addendum.tell.words import Words
 from addendum.viewer.figures import Bar, bar
-from addendum.viewer.index import Index, Request
+from addendum.viewer.index import Index
 from addendum.viewer.text import line
 
 PAGE = 120
@@ -39,7 +39,6 @@ class Row(Struct, frozen=True):
         opens: Turn that begins with this row, if one does.
         number: For a request, its number.
         bar: For a request, its figures.
-        request: For a request, what the log says of it.
         change: For a change of tools, what it says.
         lines: What the row opens to.
         tone: `warn` or `bad` where something is to be seen.
@@ -54,7 +53,6 @@ class Row(Struct, frozen=True):
     opens: int | None = None
     number: int | None = None
     bar: Bar | None = None
-    request: Request | None = None
     change: ToolChange | None = None
     lines: tuple[str, ...] = ()
     tone: str = ""
@@ -190,6 +188,6 @@ class Ledger:
         own = self._index.request_at(row.seq)
         tone = row.tone
         if own is not None and own.short:
-            tone = "warn" if own.breaks else "bad"
+            tone = "warn" if own.request.breaks else "bad"
         figures = None if own is None else bar([own])
-        return structs.replace(row, number=data.number, bar=figures, request=own, tone=tone)
+        return structs.replace(row, number=data.number, bar=figures, tone=tone)

@@ -268,7 +268,7 @@ def _seq(page: Page, watched: Watched) -> int:
 async def _taken_apart(watched: Watched, number: int, *, folded: bool) -> inspect.Look:
     """Take a request apart, or return it as it was a moment ago."""
     log, index, looks = watched.log, watched.index, watched.looks
-    key = number, inspect.numbered(log, index, number).answer, folded
+    key = number, inspect.numbered(log, index, number).request.answered, folded
     if key not in looks:
         made = partial(inspect.look, log, index, number, folded=folded)
         looks[key] = await anyio.to_thread.run_sync(made)
@@ -311,7 +311,7 @@ async def request_body(page: Page) -> Response:
 async def _replayed(page: Page, watched: Watched) -> Replayed:
     own = inspect.numbered(watched.log, watched.index, page.path_number("number"))
     found = await anyio.to_thread.run_sync(inspect.requests_of, watched.log, [own])
-    return found[own.seq]
+    return found[own.request.seq]
 
 
 async def request_segment(page: Page) -> Response:

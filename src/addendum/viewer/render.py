@@ -218,14 +218,14 @@ def look_html(
     look: Look, index: Index, session: str, words: Words, *, base: str | None = None
 ) -> Markup:
     """Return a request, taken apart; with an empty `base` it has no links."""
-    numbers = [each.number for each in index.requests]
-    at = next((at for at, each in enumerate(index.requests) if each is look.request), 0)
+    numbers = [each.request.number for each in index.requests]
+    at = next((at for at, each in enumerate(index.requests) if each is look.spent), 0)
     cause = look.cause
     key = "" if cause is None else cause_key(cause)
     return template(
         "_request.html",
         look=look,
-        bar=bar([look.request]),
+        bar=bar([look.spent]),
         previous=numbers[at - 1] if at else None,
         next=numbers[at + 1] if at + 1 < len(numbers) else None,
         why=words(f"why.{key}") if key else "",
