@@ -12,9 +12,9 @@ from decimal import Decimal
 
 import pytest
 
-from addendum.agent.probe import facts, probe
-from addendum.agent.probe_conversation import Spending
 from addendum.errors import AddendumError
+from addendum.probe.conversation import Spending
+from addendum.probe.endpoint import facts, probe
 from addendum.routes import credentials, resolve
 
 ROUTE = "ADDENDUM_LIVE_ROUTE"

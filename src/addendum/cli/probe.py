@@ -18,9 +18,9 @@ from addendum.tell.figures import number
 from addendum.version import __version__
 
 if TYPE_CHECKING:
-    from addendum.agent.probe import Form
-    from addendum.agent.probe_conversation import Spending
-    from addendum.agent.probe_tasks import Score
+    from addendum.probe.conversation import Spending
+    from addendum.probe.endpoint import Form
+    from addendum.probe.tasks import Score
 
 MOST = 1.0
 """US dollars that a probe may cost unless the caller says otherwise."""
@@ -87,10 +87,10 @@ def _as_told(route: Route, facts: Facts | None) -> bool:
 async def _probed(
     route: Route, tasks: bool, most: Decimal
 ) -> tuple[Probed, Spending, tuple[Form, ...], tuple[Score, ...]]:
-    from addendum.agent.probe import facts
-    from addendum.agent.probe import probe as ask
-    from addendum.agent.probe_conversation import Spending
-    from addendum.agent.probe_tasks import run_tasks
+    from addendum.probe.conversation import Spending
+    from addendum.probe.endpoint import facts
+    from addendum.probe.endpoint import probe as ask
+    from addendum.probe.tasks import run_tasks
 
     spending = Spending(route, most)
     forms = await ask(route, spending)

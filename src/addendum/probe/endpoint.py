@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, structs
 
-from addendum.agent.probe_conversation import (
+from addendum.errors import ProviderRefused
+from addendum.probe.conversation import (
     Check,
     Spending,
     What,
@@ -24,7 +25,6 @@ from addendum.agent.probe_conversation import (
     opened,
     refused,
 )
-from addendum.errors import ProviderRefused
 from addendum.routes import Beta, Capabilities, Route
 from addendum.routes.data import providers
 from addendum.routes.probed import Facts

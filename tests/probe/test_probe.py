@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from addendum import Agent
-from addendum.agent.probe import Form, facts, forms, probe
-from addendum.agent.probe_conversation import CONTROL, Check, Spending, refused
-from addendum.agent.probe_tasks import TASKS, run_tasks
 from addendum.errors import LimitReached, ProviderRefused
 from addendum.lab.exchange import Switches
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.lab.server import open_lab
 from addendum.log.events import RequestContext
 from addendum.log.values import Usage
+from addendum.probe.conversation import CONTROL, Check, Spending, refused
+from addendum.probe.endpoint import Form, facts, forms, probe
+from addendum.probe.tasks import TASKS, run_tasks
 from addendum.routes import resolve
 from addendum.routes.probed import FOLDER_VARIABLE, Probed, keep
 from addendum.stores import MemoryStore

@@ -14,11 +14,11 @@ from msgspec import Raw, Struct
 
 from addendum import encoding
 from addendum.agent.agent import Agent, Limits
-from addendum.agent.probe_conversation import Spending
 from addendum.agent.session import Session
 from addendum.errors import LimitReached
 from addendum.log.events import ToolResult
 from addendum.log.values import ToolSchema
+from addendum.probe.conversation import Spending
 from addendum.routes import Route
 from addendum.stores import open_store
 from addendum.tools.functions import FunctionTool

@@ -1,0 +1,1 @@
+"""Asking an endpoint what it takes: a program that uses the agent, and writes down what it saw."""
