@@ -14,9 +14,10 @@ from click.testing import CliRunner
 from tests.cli.commands import complaint
 
 from addendum.cli.chat_console import is_command
-from addendum.cli.chat_room import MAX_INSTRUCTIONS, Wanted, instructions_of
+from addendum.cli.chat_room import Wanted
 from addendum.cli.main import main
 from addendum.errors import ConfigurationError
+from addendum.host.opening import MAX_INSTRUCTIONS, instructions_of
 from addendum.stores import open_store
 
 ROUTE = "anthropic:claude-opus-5-5"

@@ -9,17 +9,21 @@ It says rather too much: that such a list holds nothing dead, and needs no dispa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 
 from msgspec import Struct
 
 from addendum.cache.cost import Cost, again, left_in_cache, price, summed
 from addendum.errors import AddendumError
+from addendum.log import codec
 from addendum.log.events import Event
 from addendum.log.exchanges import FOLLOWED, Exchange, Exchanges
 from addendum.log.values import Usage
 from addendum.routes import Route
+
+_COUNTED = ("request/", "assistant/", "compaction/", "cache/kept", "session/end-seed")
+"""Kinds of events that say what requests cost; the others need not be decoded."""
 
 
 class Spent(Struct, frozen=True):
@@ -222,3 +226,23 @@ def totals(requests: Iterable[Spent]) -> Totals:
         cost=summed(each.cost for each in counted),
         rebinding=None if None in more else sum((each or Decimal(0) for each in more), Decimal(0)),
     )
+
+
+def totals_of(stored: Sequence[bytes], route_of: Callable[[str], Route]) -> Totals | None:
+    """Return what a session's own requests cost; None if this release cannot read it.
+
+    Args:
+        stored: Its events as they are stored.
+        route_of: As for `billed`.
+    """
+    try:
+        events = [codec.decode_event(raw) for raw in stored if _counts(raw)]
+    except AddendumError:
+        return None
+    return totals(billed(events, route_of).own)
+
+
+def _counts(raw: bytes) -> bool:
+    """Say whether a stored event is about a request; its type stands in front of its content."""
+    _, found, rest = raw.partition(b'"data":{"type":"')
+    return not found or rest[:40].decode(errors="replace").startswith(_COUNTED)

@@ -9,7 +9,7 @@ import click
 from addendum.cli.terminal import LAB_ROUTE, store_option
 
 if TYPE_CHECKING:
-    from addendum.cli.chat_approval import AskMode
+    from addendum.host.asking import AskMode
 
 
 @click.command()

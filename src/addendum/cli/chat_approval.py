@@ -1,32 +1,22 @@
-"""Asks the person in a chat about tool calls, and says which are asked about."""
+"""Asks the person in a chat about tool calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, cast
 
 from addendum import encoding
-from addendum.agent.approval import Approval, Decision, Pending, Policy
+from addendum.agent.approval import Decision, Pending
 from addendum.cli.chat_view import say
 from addendum.cli.terminal import line
 from addendum.errors import ContentError
 from addendum.tell.figures import number
-
-AskMode: TypeAlias = Literal["always", "changes", "never"]
-"""Which calls are asked about: all; all but those of tools that their server calls read-only."""
 
 _SHOWN = 4_000
 """Characters of a call's arguments that are shown."""
 
 _NAME = 200
 _QUESTION = "run it? y yes, n [REASON] no, e edit, a always in this session: "
-
-
-def rules(mode: AskMode) -> Approval:
-    """Return the chat's rules of approval; the turn waits while the person is asked."""
-    if mode == "never":
-        return Approval(default="allow")
-    return Approval((Policy("allow", read_only=True),) if mode == "changes" else ())
 
 
 def ask_about(waiting: Sequence[Pending], read: Callable[[str], str]) -> dict[str, Decision]:

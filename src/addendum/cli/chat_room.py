@@ -7,25 +7,21 @@ import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 from msgspec import Struct
 
 from addendum.agent.agent import Agent
 from addendum.agent.session import Session
-from addendum.cli.chat_approval import AskMode, rules
 from addendum.cli.stored import read_log
 from addendum.cli.terminal import LAB_ROUTE
 from addendum.errors import ConfigurationError, SessionMissing
-from addendum.log.events import RequestContext, SystemMessage
+from addendum.host.asking import AskMode, rules
+from addendum.host.opening import instructions_of, keep_prompt, last_route
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.probed import overlaid, read
 from addendum.tools.mcp_file import read_mcp_file
 from addendum.tools.mcp_pool import ServerPool
 from addendum.tools.resources import RESOURCE_TOOLS
-
-MAX_INSTRUCTIONS = 1024 * 1024
-"""Bytes that a file of instructions may have."""
 
 
 class Wanted(Struct, frozen=True):
@@ -156,36 +152,7 @@ async def _last_route(wanted: Wanted) -> tuple[str, str]:
     except (SessionMissing, ConfigurationError) as error:
         needed = f"a new session needs --route, such as {LAB_ROUTE}"
         raise type(error)(f"{error}; {needed}") from None
-    for event in reversed(log.events):
-        if isinstance(event.data, RequestContext):
-            return row.id, event.data.route
+    route = last_route(log)
+    if route is not None:
+        return row.id, route
     raise ConfigurationError(f"session {row.id} was on no route yet; give --route")
-
-
-def keep_prompt(session: Session) -> None:
-    """Have a session go on with the prompt that it has, whatever new ones begin with."""
-    for node in reversed(session.log.surface.nodes):
-        if isinstance(node.data, SystemMessage) and not node.data.empty:
-            session.instructions = node.data.static
-            session.conversation_instructions = node.data.conversation
-            return
-
-
-def instructions_of(text: str) -> str:
-    """Return instructions, read from a file if they are written as `@FILE`.
-
-    Raises:
-        ConfigurationError: The file cannot be read.
-    """
-    if not text.startswith("@"):
-        return text
-    place = Path(text[1:])
-    try:
-        if place.stat().st_size > MAX_INSTRUCTIONS:
-            raise ConfigurationError(
-                f"{place} has more than {MAX_INSTRUCTIONS:,} bytes; shorten the instructions"
-            )
-        return place.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise ConfigurationError(f"cannot read {place}: {reason}; name a text file") from error

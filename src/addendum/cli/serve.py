@@ -13,7 +13,7 @@ import click
 from addendum.cli.terminal import LAB_ROUTE, line, run_async, store_option
 
 if TYPE_CHECKING:
-    from addendum.cli.chat_approval import AskMode
+    from addendum.host.asking import AskMode
     from addendum.viewer.rooms import Setup
 
 _SIGNALS = [

@@ -6,7 +6,7 @@ import click
 from msgspec import structs
 
 from addendum.agent.replay import known_route
-from addendum.cache.spent import Totals, billed, totals
+from addendum.cache.spent import Totals, totals_of
 from addendum.cli.costs import dollars, short, total_fields
 from addendum.cli.stored import all_rows, delete, reading
 from addendum.cli.terminal import (
@@ -18,13 +18,9 @@ from addendum.cli.terminal import (
     table,
     width,
 )
-from addendum.errors import AddendumError, SessionMissing, StoreError
-from addendum.log import codec
+from addendum.errors import SessionMissing, StoreError
 from addendum.log.store import SessionRow
 from addendum.tell.figures import number, when
-
-_COUNTED = ("request/", "assistant/", "compaction/", "cache/kept", "session/end-seed")
-"""Kinds of events that say what requests cost; the others need not be decoded."""
 
 _ROOMY = 100
 """Columns from which on the time of day is shown."""
@@ -80,7 +76,7 @@ async def _counted(url: str | None) -> list[tuple[SessionRow, Totals | None]]:
     async with reading(url) as store:
         for row in rows:
             try:
-                found.append((row, sums_of(await store.read(row.id))))
+                found.append((row, totals_of(await store.read(row.id), known_route)))
             except SessionMissing:
                 pass  # It was deleted meanwhile.
             except StoreError as error:
@@ -89,25 +85,6 @@ async def _counted(url: str | None) -> list[tuple[SessionRow, Totals | None]]:
                     raise
                 found.append((row, None))
     return found
-
-
-def sums_of(stored: list[bytes]) -> Totals | None:
-    """Return what a session's own requests cost; None if this release cannot read it.
-
-    Args:
-        stored: Its events as they are stored.
-    """
-    try:
-        events = [codec.decode_event(raw) for raw in stored if _counts(raw)]
-    except AddendumError:
-        return None
-    return totals(billed(events, known_route).own)
-
-
-def _counts(raw: bytes) -> bool:
-    """Say whether a stored event is about a request; its type stands in front of its content."""
-    _, found, rest = raw.partition(b'"data":{"type":"')
-    return not found or rest[:40].decode(errors="replace").startswith(_COUNTED)
 
 
 def _fields(sums: Totals | None) -> dict[str, object]:

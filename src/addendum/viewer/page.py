@@ -13,8 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from addendum.cache.spent import Totals
-from addendum.cli.sessions import sums_of
+from addendum.agent.replay import known_route
+from addendum.cache.spent import Totals, totals_of
 from addendum.errors import AddendumError
 from addendum.log import codec
 from addendum.log.events import UserMessage
@@ -161,7 +161,7 @@ async def counted(house: House, sessions: Sequence[dict[str, Any]]) -> list[Coun
             sums = None
             with contextlib.suppress(AddendumError):
                 stored = await house.store.read(session)
-                sums = await anyio.to_thread.run_sync(sums_of, stored)
+                sums = await anyio.to_thread.run_sync(totals_of, stored, known_route)
             known = house.sums[session] = state, sums
         found.append(_counted(each, None if known is None else known[1]))
     return found

@@ -22,12 +22,11 @@ from addendum.agent.results import (
 from addendum.agent.rewinding import numbered
 from addendum.agent.session import Session
 from addendum.cache.spent import Totals
-from addendum.cli.chat_approval import AskMode, rules
-from addendum.cli.chat_room import instructions_of, keep_prompt
 from addendum.cli.main import fault
 from addendum.errors import AddendumError, ConfigurationError
+from addendum.host.asking import AskMode, rules
+from addendum.host.opening import instructions_of, keep_prompt, last_route
 from addendum.lab.server import PROVIDERS, Lab, open_lab
-from addendum.log.events import RequestContext
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Store, new_id
 from addendum.routes import Route, credentials, describe, resolve
@@ -373,12 +372,6 @@ class House:
         # Nothing was sent on that route yet, so the log need not say it.
         await self.room(session, route=route)
         return session
-
-
-def last_route(log: SessionLog) -> str | None:
-    """Return the route that a session was on last."""
-    found = (event.data for event in reversed(log.events))
-    return next((data.route for data in found if isinstance(data, RequestContext)), None)
 
 
 @asynccontextmanager

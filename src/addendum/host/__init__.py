@@ -1,0 +1,1 @@
+"""What the fronts for people share: opening a session for them, asking them, reading stores."""
