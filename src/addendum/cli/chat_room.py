@@ -19,7 +19,7 @@ from addendum.host.asking import AskMode, rules
 from addendum.host.opening import instructions_of, keep_prompt, last_route
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.probed import overlaid, read
-from addendum.tools.mcp_file import read_mcp_file
+from addendum.tools.mcp_file import server_specs
 from addendum.tools.mcp_pool import ServerPool
 from addendum.tools.resources import RESOURCE_TOOLS
 
@@ -87,7 +87,7 @@ async def opened(wanted: Wanted) -> AsyncGenerator[Room]:
         AddendumError: Something of it cannot be set up.
     """
     text = None if wanted.instructions is None else instructions_of(wanted.instructions)
-    servers = () if wanted.mcp is None else read_mcp_file(wanted.mcp)
+    servers = () if wanted.mcp is None else server_specs(wanted.mcp)
     name, session_id = wanted.route, wanted.session
     if name is None:
         session_id, name = await _last_route(wanted)

@@ -174,9 +174,9 @@ def _preview(
 ) -> None:
     from addendum.cli.switch_cost import told
     from addendum.cli.what_if import what_if
-    from addendum.tools.mcp_file import read_mcp_file
+    from addendum.tools.mcp_file import server_specs
 
-    servers = [spec.name for spec in read_mcp_file(mcp)] if mcp is not None else []
+    servers = [spec.name for spec in server_specs(mcp)] if mcp is not None else []
     seen = run_async(what_if, log, switch, route, servers)
     if as_json:
         cost = structs.asdict(seen.cost)
@@ -308,10 +308,10 @@ async def _pin(
     """Pin what can be pinned; return that, and what cannot with its error."""
     from addendum.stores import DEFAULT_URL, open_store
     from addendum.tools.catalogue import KIND, Pin, encode_pin, read_catalogue, write_catalogue
-    from addendum.tools.mcp_file import read_mcp_file
+    from addendum.tools.mcp_file import server_specs
     from addendum.tools.mcp_pool import ServerPool
 
-    specs = read_mcp_file(mcp)
+    specs = server_specs(mcp)
     pins: dict[str, Pin] = {}
     failed: list[dict[str, Any]] = []
     pool = ServerPool()

@@ -18,6 +18,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from addendum.checked import checks_arguments
 from addendum.errors import ConfigurationError
 from addendum.routes.model import (
     CacheRules,
@@ -125,6 +126,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
     provider: tuple[_ProviderEntry, ...]
 
 
+@checks_arguments
 def load(text: str) -> Mapping[str, Provider]:
     """Read provider data.
 

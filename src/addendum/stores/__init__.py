@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from addendum.checked import checks_arguments
 from addendum.errors import ConfigurationError
 from addendum.log.store import Store
 from addendum.stores.memory import MemoryStore
@@ -23,6 +24,7 @@ DEFAULT_URL = _default_url(os.environ.get("XDG_DATA_HOME"))
 """Where sessions are kept unless the caller says otherwise: the user's own data directory."""
 
 
+@checks_arguments
 async def open_store(url: str | Store) -> Store:
     """Open the store that an address names.
 

@@ -32,7 +32,7 @@ from addendum.log.store import Store, new_id
 from addendum.routes import Route, credentials, describe, resolve
 from addendum.stores import DEFAULT_URL, open_store
 from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_file import read_mcp_file
+from addendum.tools.mcp_file import server_specs
 from addendum.tools.mcp_pool import ServerPool
 from addendum.viewer.watch import Watch, Watched
 
@@ -389,7 +389,7 @@ async def open_house(
         AddendumError: Something of it cannot be set up.
     """
     if setup.mcp is not None:
-        servers = (*servers, *read_mcp_file(setup.mcp))
+        servers = (*servers, *server_specs(setup.mcp))
     async with AsyncExitStack() as stack:
         if store is None:
             store = await open_store(setup.store or DEFAULT_URL)
