@@ -53,6 +53,7 @@ SECRET = Meta(extra={"secret": True})
 
 AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
 AtLeastNone: TypeAlias = Annotated[int, Meta(ge=0)]
+Port: TypeAlias = Annotated[int, Meta(ge=0, le=65_535)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Wait: TypeAlias = Annotated[float, Meta(ge=0)]
 """Seconds, none at all among them."""
@@ -212,6 +213,11 @@ def check_word(where: str, name: str, value: Any, words: Sequence[str]) -> None:
     fault = _literal(words).fault(value)
     if fault is not None:
         raise _wrong(where, name, fault)
+
+
+def words(annotation: Any) -> str:
+    """Return what an annotation allows, in words."""
+    return _or(rule_of(annotation).allowed)
 
 
 def nearest(word: str, there: Iterable[str], like: float = 0.6) -> str:

@@ -28,7 +28,7 @@ class Wanted(Struct, frozen=True):
     """What the command line asks for."""
 
     route: str | None = None
-    mcp: str | None = None
+    mcp: Path | None = None
     session: str | None = None
     lab: bool = False
     base_url: str | None = None
@@ -45,7 +45,7 @@ class Wanted(Struct, frozen=True):
         if self.resources:
             parts.append("--resources")
         for option, value in (
-            ("--mcp", self.mcp),
+            ("--mcp", None if self.mcp is None else str(self.mcp)),
             ("--base-url", self.base_url),
             ("--store", self.store),
             ("--ask", self.ask),

@@ -251,7 +251,9 @@ def checked_base_url(base_url: str) -> str:
     except ValueError as error:
         raise ConfigurationError(f"the base URL cannot be read ({error}); correct it") from None
     if parts.scheme not in ("http", "https") or not host or not _plain(base_url):
-        raise ConfigurationError("a base URL is http:// or https:// and a host; correct it")
+        # What may hold a key is not repeated.
+        named = "" if set("@?#") & set(base_url) else f", not {base_url[:60]!r}"
+        raise ConfigurationError(f"a base URL is http:// or https:// and a host{named}; correct it")
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigurationError(
             f"the base URL for {host} holds credentials, a query or a fragment; leave them out"

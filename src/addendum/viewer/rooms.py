@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from pathlib import Path
 
 import anyio
 import click
@@ -173,7 +174,7 @@ class Setup(Struct, frozen=True):
     route: str | None = None
     store: str | None = None
     lab: bool = False
-    mcp: str | None = None
+    mcp: Path | None = None
     instructions: str | None = None
     ask: AskMode = "changes"
 
