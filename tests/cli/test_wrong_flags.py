@@ -6,6 +6,7 @@ which nothing is known fails the walk.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ import pytest
 from tests.cli.commands import complaint
 from tests.cli.histories import CHAT, CLAUDE, play
 
+from addendum.cli import flags
 from addendum.cli.main import main
 
 LONG = "x" * 300
-PROVIDER = "nobody:x"
 
 FINE: dict[str, list[str]] = {
     "demo": ["--scenario", "small.yaml", "--route", CHAT],
@@ -218,3 +219,59 @@ def test_a_wrong_value_is_named_in_one_line(
         assert named in said
     else:
         assert repr(value) in said or any(flag in said for flag in parameter.opts)
+
+
+# -- variables ------------------------------------------------------------------------------
+
+VARIABLES: dict[str, list[tuple[str, list[str], str]]] = {
+    "ADDENDUM_LLAMA_SERVER": [("/no/such/program", ["demo"], "/no/such/program")],
+    "ADDENDUM_PROBES": [
+        ("mcp.json", ["routes", "probe", CLAUDE], "mcp.json"),
+        ("mcp.json", ["chat", "--route", CLAUDE], "mcp.json"),
+    ],
+    "ADDENDUM_ROUTES": [
+        ("/no/such/file", ["routes"], "/no/such/file"),
+        (".", ["routes"], "ADDENDUM_ROUTES"),
+        ("mcp.json", ["routes"], "mcp.json"),
+        ("/no/such/file", ["run", "small.yaml", "--route", CHAT], "/no/such/file"),
+    ],
+    "ADDENDUM_STORE": [
+        ("nosuch://me:secret@host/x", ["sessions"], "nosuch"),
+        ("sqlite:", ["show", "small"], "sqlite:"),
+        ("drop", ["chat", "--lab"], "scheme"),
+        ("sqlite:///mcp.json/x.db", ["serve", "--lab"], "mcp.json"),
+    ],
+    "ADDENDUM_TOKEN": [("short", ["serve", "--lab"], "token")],
+}
+SLIPS = ["ADDENDUM_STROE", "ADDENDUM_STORES", "ADDENDUMSTORE", "ADDENDUM_TOKNE", "ADDENDUM_ROUTE"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "command", "named"),
+    [(name, *row) for name, known in VARIABLES.items() for row in known],
+)
+def test_a_wrong_variable_is_named_in_one_line(
+    name: str,
+    value: str,
+    command: list[str],
+    named: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "any")
+    said = complaint(*command, env={name: value})
+    assert named in said and "secret" not in said
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_a_variable_that_is_misspelled_is_told(name: str) -> None:
+    said = complaint("routes", env={name: "x"})
+    assert name in said and "did you mean 'ADDENDUM_" in said
+
+
+def test_every_variable_has_its_rows() -> None:
+    read: set[str] = set()
+    for file in (Path(__file__).parents[2] / "src" / "addendum").rglob("*.py"):
+        read |= set(re.findall(r"ADDENDUM_[A-Z_]+", file.read_text("utf-8")))
+    assert read == set(flags.VARIABLES) == set(VARIABLES)

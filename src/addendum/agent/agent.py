@@ -18,7 +18,6 @@ from addendum.agent.firsts import FirstRequests
 from addendum.agent.hooks import Hook
 from addendum.agent.lifetime import LifetimeChoice
 from addendum.agent.session import Session
-from addendum.agent.subagents import agents_of
 from addendum.agent.unknown_names import Written, check_names, written_in
 from addendum.checked import (
     AtLeastOne,
@@ -328,7 +327,7 @@ class Agent:
         if parent is None:
             # What a parent excludes may be a tool of its own.
             names = [Written(f"exclude=[{each!r}]", each) for each in exclude]
-            check_names(self, names, agents_of)
+            check_names(self, names, children=True)
         name = new_id() if session_id is None else session_id
         async with AsyncExitStack() as stack:
             kept = await open_store(DEFAULT_URL if store is None else store)

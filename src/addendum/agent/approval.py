@@ -139,13 +139,12 @@ class Decision(Struct, frozen=True):
     def __post_init__(self) -> None:
         check_fields(self)
         if (self.kind == "edit") != (self.arguments is not None):
+            needs = (
+                "needs those that the call is to run with" if self.kind == "edit" else "takes none"
+            )
             raise ConfigurationError(
-                f"Decision({self.kind!r}): "
-                + (
-                    "needs arguments=..., those that the call is to run with"
-                    if self.kind == "edit"
-                    else "takes no arguments; Decision('edit', {...}) runs with other ones"
-                )
+                f"Decision({self.kind!r}, arguments={shown(self.arguments)}): {self.kind} {needs}; "
+                "Decision('edit', {...}) runs a call with other arguments"
             )
         if self.arguments is not None:
             try:

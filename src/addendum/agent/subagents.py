@@ -89,7 +89,7 @@ def subagent(
     check_value("subagent", "agent", agent, AgentType)
     check_function_names([name])
     written = [Written(f"subagent(exclude=[{each!r}])", each) for each in exclude]
-    check_names(agent, written, agents_of)
+    check_names(agent, written, children=True)
     run = _Child(agent, name, {*exclude, name})
     schema = ToolSchema(name, encoding.clean(description), _PARAMETERS, defer_loading or None)
     return FunctionTool(schema, run, timeout, takes_context=True)

@@ -8,7 +8,7 @@ for what there is, so one that fits nothing is a notice at most.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -38,23 +38,34 @@ class Written(Struct, frozen=True):
         where: What it was given to.
         name: A tool's name or pattern; a server's if `of_server`.
         of_server: Whether it is a server's.
+        exact: Whether it is read as a name only, and never as a pattern.
     """
 
     where: str
     name: str
     of_server: bool = False
+    exact: bool = False
 
     @property
     def is_pattern(self) -> bool:
         """Whether it is a glob pattern."""
+        return not self.exact and self.is_wild
+
+    @property
+    def is_wild(self) -> bool:
+        """Whether it has what no name of a tool has."""
         return any(each in self.name for each in _WILD)
 
     def fits(self, names: Collection[str]) -> bool:
         """Say whether one of some names is meant."""
-        return self.name in names or any(fnmatchcase(name, self.name) for name in names)
+        return self.name in names or (
+            self.is_pattern and any(fnmatchcase(name, self.name) for name in names)
+        )
 
     def may_come(self, servers: Iterable[str]) -> bool:
         """Say whether a tool of one of some servers could be meant."""
+        if self.exact and self.is_wild:
+            return False
         places = [place for each in _WILD if (place := self.name.find(each)) >= 0]
         begin = self.name[: min(places, default=len(self.name))]
         prefixes = [model_prefix(server) for server in servers]
@@ -66,7 +77,7 @@ class Written(Struct, frozen=True):
 
 def written_in(agent: Agent) -> list[Written]:
     """Return the names of tools and servers that an agent's configuration has."""
-    found = [Written(f"disabled=[{name!r}]", name) for name in agent.disabled]
+    found = [Written(f"disabled=[{name!r}]", name, exact=True) for name in agent.disabled]
     for policy in () if agent.approval is None else agent.approval.policies:
         found.append(Written(f"Policy({policy.action!r}, {policy.tool!r})", policy.tool))
         if policy.server is not None:
@@ -75,36 +86,40 @@ def written_in(agent: Agent) -> list[Written]:
     for hook in agent.hooks:
         names = (hook.tools,) if isinstance(hook.tools, str) else hook.tools
         found += [Written(f"Hook({name!r})", name) for name in names]
-    return [each for each in found if each.name != "*"]
+    return [each for each in found if each.exact or each.name != "*"]
 
 
-def check_names(
-    agent: Agent,
-    names: Iterable[Written],
-    children: Callable[[Agent], Iterable[Agent]] = lambda _: (),
-) -> None:
+def check_names(agent: Agent, names: Iterable[Written], *, children: bool = False) -> None:
     """Refuse exact names that nothing can bring.
 
     Args:
         agent: Whose tools and servers are meant.
         names: The names.
-        children: Gives the agents of a tool's child sessions, where what is said holds there too.
+        children: Whether those of the child sessions that its tools open are meant, too.
 
     Raises:
         ConfigurationError: One of them is such a name.
     """
-    agents = [agent]
-    for each in agents:
-        agents += children(each)
+    agents = _with_children(agent) if children else [agent]
     tools = {tool.name for each in agents for tool in each.tools} | RESERVED_NAMES
     servers = {spec.name for each in agents for spec in each.servers}
     for name in names:
         known = servers if name.of_server else tools
         if name.is_pattern or name.name in known:
             continue
-        if not name.of_server and (name.may_come(servers) or agent.tool_dispatch):
+        by_hand = agent.tool_dispatch and not name.is_wild
+        if not name.of_server and (name.may_come(servers) or by_hand):
             continue
         raise ConfigurationError(_line(name, known - RESERVED_NAMES, agent))
+
+
+def _with_children(agent: Agent) -> list[Agent]:
+    from addendum.agent.subagents import agents_of  # it imports this module
+
+    found = [agent]
+    for each in found:
+        found += agents_of(each)
+    return found
 
 
 def _line(written: Written, known: Collection[str], agent: Agent | None) -> str:
@@ -130,7 +145,9 @@ class UnknownNames:
         first = session.log.events[0].data
         if isinstance(first, SessionStart) and first.parent is None:
             # A child's are its parent's too, and may mean tools that only that one has.
-            self._left += [Written(f"exclude=[{name!r}]", name) for name in first.excluded]
+            below = {tool.name for each in _with_children(session.agent) for tool in each.tools}
+            names = [Written(f"exclude=[{name!r}]", name) for name in first.excluded]
+            self._left += [each for each in names if not each.fits(below)]
         headers = [event.data for event in session.log.rare]
         seen = [
             tool.name
@@ -182,7 +199,7 @@ def _known(session: Session, snapshot: Snapshot) -> set[str]:
     own = {tool.name for tool in session.agent.tools}
     told = definitions(session.tool_history())
     head = {tool.name for tool in session.head_tools()}
-    return {*own, *told, *head, *snapshot.entries, *session.disabled}
+    return {*own, *told, *head, *snapshot.entries}
 
 
 def check_refused(session: Session, names: Iterable[str]) -> None:
@@ -192,8 +209,8 @@ def check_refused(session: Session, names: Iterable[str]) -> None:
         ConfigurationError: One is such a name.
     """
     registry = session.registry
-    known = _known(session, registry.snapshot())
+    known = _known(session, registry.snapshot()) | {*session.disabled}
     for name in names:
-        written = Written(f"SessionTools.refuse({name!r})", name)
+        written = Written(f"SessionTools.refuse({name!r})", name, exact=True)
         if name not in known | RESERVED_NAMES and not written.may_come(registry.server_names):
             raise ConfigurationError(_line(written, known, None), session=session.id)

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 from msgspec import Struct
 

@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from addendum.checked import AtLeastOne, Port, Wait, checks_arguments
+from addendum.checked import AtLeastNone, AtLeastOne, Port, Wait, checks_arguments
 from addendum.errors import ConfigurationError
 from addendum.lab import facts
 from addendum.lab.anthropic import Anthropic
@@ -226,11 +226,15 @@ class Lab:
         refusal = Refusal(f"the lab was asked to fail with {status}", status=status)
         self._plan(provider, _Fault(refusal=refusal, retry_after=retry_after, body=body), times)
 
-    def cut_next(self, provider: str, *, after_events: int = 2) -> None:
+    @checks_arguments
+    def cut_next(self, provider: str, *, after_events: AtLeastNone = 2) -> None:
         """Break the connection of the next answer after some of its events."""
         self._plan(provider, _Fault(cut_after=after_events))
 
-    def stall_next(self, provider: str, *, after_events: int = 1, times: int = 1) -> None:
+    @checks_arguments
+    def stall_next(
+        self, provider: str, *, after_events: AtLeastNone = 1, times: AtLeastOne = 1
+    ) -> None:
         """Hold the next answers to `provider` back until `release`.
 
         Args:

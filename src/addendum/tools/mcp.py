@@ -120,13 +120,15 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
         ways = (bool(self.command), self.url is not None, self.server is not None)
         if ways.count(True) != 1:
             raise ConfigurationError(
-                f"{where}: must have exactly one of command, url and server; correct it"
+                f"{where}: must have exactly one of command=, url= and server=; correct it"
             )
         if self.command and not self.command[0]:
-            raise ConfigurationError(f"{where}: its command is empty; name a program")
+            raise ConfigurationError(f"{where}: command={self.command} names no program; name one")
         if self.url is not None and not self.url.startswith(("http://", "https://")):
+            # Behind an @ or a ? stands what may be a key.
+            named = "..." if set("@?#") & set(self.url) else shown(self.url)
             raise ConfigurationError(
-                f"{where}: its url must begin with http:// or https://; correct it"
+                f"{where}: url={named} must begin with http:// or https://; correct it"
             )
 
     def key(self) -> str:
