@@ -249,7 +249,7 @@ def shown(value: Any) -> str:
 
 def _wrong(where: str, name: str, fault: Fault) -> ConfigurationError:
     if fault.secret:
-        said = f"a {type(fault.value).__name__}"
+        said = _one(type(fault.value).__name__)
         return ConfigurationError(
             f"{where}({name}{fault.path}=...): must be {_or(fault.allowed)}, not {said}"
         )
@@ -259,6 +259,10 @@ def _wrong(where: str, name: str, fault: Fault) -> ConfigurationError:
     return ConfigurationError(
         f"{where}({name}{fault.path}={shown(fault.value)}): must be {_or(fault.allowed)}{hint}"
     )
+
+
+def _one(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def _takes_list(allowed: Sequence[str]) -> bool:
@@ -361,7 +365,9 @@ def rule_of(annotation: Any, meta: Meta | None = None) -> Rule:
         names, members = arguments or (Any, Any)
         return _mapping(rule_of(names), rule_of(members), meta)
     if kind is Iterable or (issubclass(kind, Collection) and kind not in (str, bytes)):
-        return _collection(kind, rule_of(arguments[0]) if arguments else ANYTHING, meta)
+        return _collection(
+            cast("type", kind), rule_of(arguments[0]) if arguments else ANYTHING, meta
+        )
     return _instance(kind)
 
 
@@ -388,7 +394,11 @@ def _is_class(value: Any) -> bool:
 
 def _of_kind(words: str, fits: Callable[[Any], bool]) -> Rule:
     allowed = (words,)
-    return Rule(allowed, lambda value: None if fits(value) else Fault("", value, allowed))
+
+    def fault(value: Any) -> Fault | None:
+        return None if fits(value) else Fault("", value, allowed)
+
+    return Rule(allowed, fault)
 
 
 def _literal(choices: Sequence[Any]) -> Rule:
@@ -458,11 +468,13 @@ def _number(kind: type[int] | type[float], meta: Meta | None) -> Rule:
 
     def allowed(value: Any) -> tuple[str, ...]:
         is_number = isinstance(value, types_taken) and not isinstance(value, bool)
-        huge = is_number and abs(value) > MOST
+        huge = is_number and math.isfinite(value) and abs(value) > MOST
         return (f"{what}{_bounds(meta)}{f' and at most {MOST:,}' if huge else ''}",)
 
-    words = (f"{what}{_bounds(meta)}",)
-    return Rule(words, lambda value: None if fits(value) else Fault("", value, allowed(value)))
+    def fault(value: Any) -> Fault | None:
+        return None if fits(value) else Fault("", value, allowed(value))
+
+    return Rule((f"{what}{_bounds(meta)}",), fault)
 
 
 def _text(meta: Meta | None) -> Rule:
@@ -477,8 +489,7 @@ def _instance(kind: type) -> Rule:
     if getattr(kind, "_is_protocol", False) and not getattr(kind, "_is_runtime_protocol", False):
         return ANYTHING
     name = kind.__name__
-    article = "an" if name[0] in "AEIOU" else "a"
-    words = f"{name}(...)" if issubclass(kind, Struct) else f"{article} {name}"
+    words = f"{name}(...)" if issubclass(kind, Struct) else _one(name)
     if kind is os.PathLike:
         words = "a path"
 
@@ -514,7 +525,7 @@ def _collection(kind: type, member: Rule, meta: Meta | None) -> Rule:
 
     def tidy(value: Any) -> Any:
         if member.tidy is None:
-            return value if isinstance(value, tuple) else tuple(value)
+            return value if type(value) is tuple else tuple(value)
         return tuple(member.tidy(each) for each in value)
 
     return Rule(allowed, fault, tidy if kind is tuple else None)
