@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta, Struct
 
+from addendum.allowed import MOST
 from addendum.checked import (
-    MOST,
     SECRET,
     SHALLOW,
     AtLeastNone,

@@ -27,7 +27,8 @@ from msgspec import Meta, Struct
 
 from addendum import encoding
 from addendum.agent.hooks import described
-from addendum.checked import Word, check_fields, check_value, check_word, shown
+from addendum.allowed import shown
+from addendum.checked import Word, check_fields, check_value, check_word
 from addendum.errors import ConfigurationError
 from addendum.log.approvals import ApprovalAsked, ApprovalDecided, AskedCall, DecidedCall
 from addendum.log.events import Event, RequestHeader

@@ -22,7 +22,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from addendum import encoding
-from addendum.checked import Word, check_fields, shown
+from addendum.allowed import shown
+from addendum.checked import Word, check_fields
 from addendum.errors import ConfigurationError, ContentError
 from addendum.log.values import Call
 from addendum.tools.dispatcher import Refused, Resolved

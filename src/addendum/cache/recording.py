@@ -23,10 +23,11 @@ import httpx2
 from msgspec import Raw
 
 from addendum import encoding
+from addendum.allowed import shown
 from addendum.cache.capture import asks_model, wire_of
 from addendum.cache.reported import MAX_ANSWER, usage_in
 from addendum.cache.secrets import bare_address, redacted
-from addendum.checked import Location, checks_arguments, shown
+from addendum.checked import Location, checks_arguments
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.log.values import Usage
 from addendum.wire.segment import fields

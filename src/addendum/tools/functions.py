@@ -28,15 +28,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from addendum import encoding
-from addendum.checked import (
-    AtLeastNone,
-    Seconds,
-    Word,
-    check_fields,
-    check_value,
-    checks_arguments,
-    shown,
-)
+from addendum.allowed import shown
+from addendum.checked import AtLeastNone, Seconds, Word, check_fields, check_value, checks_arguments
 from addendum.errors import ConfigurationError, ContentError
 from addendum.log.values import ToolSchema
 from addendum.tools.dispatcher import RESERVED_NAMES

@@ -35,7 +35,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from addendum.checked import SECRET, Wait, Word, check_fields, shown
+from addendum.allowed import shown
+from addendum.checked import SECRET, Wait, Word, check_fields
 from addendum.encoding import MAX_DEPTH, canonical, clean, digest, encode
 from addendum.errors import ConfigurationError, ContentError
 from addendum.log.values import Media

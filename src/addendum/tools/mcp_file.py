@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from addendum.checked import Location, check_value, nearest, shown
+from addendum.allowed import shown
+from addendum.checked import Location, check_value, nearest
 from addendum.encoding import decode
 from addendum.errors import ConfigurationError, ContentError
 from addendum.tools.mcp import ServerSpec, one_line
