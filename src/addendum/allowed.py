@@ -308,7 +308,7 @@ def _collection(kind: type, member: Rule, meta: Meta | None) -> Rule:
 
     def tidy(value: Any) -> Any:
         if member.tidy is None:
-            return value if type(value) is tuple else tuple(value)
+            return tuple(cast("Iterable[Any]", value))  # the same object, if it is one
         return tuple(member.tidy(each) for each in value)
 
     return Rule(allowed, fault, tidy if kind is tuple else None)
