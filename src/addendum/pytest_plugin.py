@@ -90,9 +90,13 @@ def assert_stable_prefix(
         ContentError: There is something else than requests to models.
     """
     __tracebackhide__ = True
+    from addendum.checked import check_value
     from addendum.errors import ContentError
     from addendum.lab.checking import check_files, check_requests
 
+    where = "assert_stable_prefix"
+    check_value(where, "requests", requests, CacheLab | str | Path | Iterable[Any])
+    check_value(where, "allow", allow, Collection[str])
     if isinstance(requests, str | Path):
         done = check_files([requests], allow)
     else:

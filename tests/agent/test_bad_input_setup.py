@@ -373,6 +373,25 @@ async def test_the_same_session_twice_in_one_process(tmp_path: Path) -> None:
         await here.usable()
 
 
+async def test_a_session_that_was_left_takes_nothing_more(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        async with here.agent().open("s", store=here.url) as session:
+            await session.run("hello")
+        length = len(session.log)
+        for work in (
+            session.run("more"),
+            anext(session.stream("more")),
+            anext(session.stream_again(1)),
+            session.rewind(),
+            session.tools.refuse(),
+        ):
+            with pytest.raises(AddendumError) as caught:
+                await work
+            assert "open" in one_line(caught.value)
+        assert await here.log() and len(await here.log()) == length
+        await here.usable()
+
+
 EVENTS: list[tuple[str, str, type[AddendumError]]] = [
     ("no JSON", "nonsense", LogError),
     ("an array", "[]", LogError),

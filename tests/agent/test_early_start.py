@@ -221,7 +221,7 @@ def _replace(call: HookCall, outcome: Outcome) -> Replace:
         pytest.param({"early_start": False}, [False], "seen x", id="not_asked_for"),
         pytest.param({"hooks": [Hook(before=_deny)]}, [], "Blocked: no", id="hook_denies"),
         pytest.param({"hooks": [Hook(after=_replace)]}, [True], "replaced", id="hook_replaces"),
-        pytest.param({"hooks": [Hook("other", before=_deny)]}, [True], "seen x", id="other_hook"),
+        pytest.param({"hooks": [Hook("other*", before=_deny)]}, [True], "seen x", id="other_hook"),
         pytest.param(
             {"approval": Approval((Policy("deny", "look"),))},
             [],

@@ -90,7 +90,7 @@ DECISIONS = [
     pytest.param(Decision("edit", {"town": "Rome"}), "do not fit", "E9", id="case_t34_bad_edit"),
     pytest.param(Decision("respond", text="Sun."), "Sun.", None, id="case_t34_respond"),
     pytest.param("deny", "did not approve", "DENIED", id="case_t34_deny"),
-    pytest.param("postpone", "cannot be decided", "DENIED", id="case_t34_unknown"),
+    pytest.param("postpone", "must be 'approve'", "DENIED", id="case_t34_unknown"),
 ]
 
 
@@ -102,8 +102,7 @@ async def test_a_decision_is_one_result_under_the_dispatcher(
     async def decide(asked: Sequence[Pending]) -> Mapping[str, Decision | str]:
         return {each.call_id: decision for each in asked}
 
-    kinds = ("approve", "deny", "edit", "respond", "postpone")
-    approval = Approval(decide=decide, kinds=kinds)
+    approval = Approval(decide=decide)
     async with on(wire, says(WEATHER)) as here:
         async with here.open(here.agent(approval=approval)) as session:
             await session.run("go")

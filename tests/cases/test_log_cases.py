@@ -163,7 +163,7 @@ async def test_case_07_tool_blocks_stand_in_developer_messages_only() -> None:
     # The one way in from outside takes text alone.
     async with talking("anthropic:claude-opus-5-5") as talk:
         before = len(talk.session.log)
-        with pytest.raises(ConfigurationError, match="no text"):
+        with pytest.raises(ConfigurationError, match="must be text"):
             await talk.session.run(message(B, seq=seq))  # type: ignore[arg-type]
         assert len(talk.session.log) == before
         assert talk.lab.captures == []

@@ -192,7 +192,7 @@ async def test_case_66_switched_to_a_capable_route() -> None:
 
 def test_case_67_unknown_mode() -> None:
     story = Story("a")
-    with pytest.raises(ConfigurationError, match="unknown tool update mode 'both'"):
+    with pytest.raises(ConfigurationError, match="mode='both'"):
         project_tool_updates(story.log.surface.nodes, story.active, "both", story.history)  # type: ignore[arg-type]
 
 

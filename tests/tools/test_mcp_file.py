@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from addendum import Agent
 from addendum.errors import ConfigurationError
 from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_file import read_mcp_file
+from addendum.tools.mcp_file import FOREIGN, read_mcp_file, server_specs
 
 
 def write(path: Path, servers: Any) -> Path:
@@ -70,7 +71,8 @@ def test_takes_the_variables_of_the_process(
         ({}, 'needs either a "command" or a "url"'),
         ({"command": "a", "url": "http://b"}, 'needs either a "command" or a "url"'),
         ({"command": ""}, "is empty"),
-        ({"command": ["a"]}, '"command" must be text'),
+        ({"command": []}, '"command" must be a program, or a list'),
+        ({"command": [7]}, '"command" must be text, not 7'),
         ({"command": "a", "args": "b"}, '"args" must be a list'),
         ({"command": "a", "args": [1]}, '"args" must be a list'),
         ({"command": "a", "env": {"A": 1}}, '"env" must be an object of texts'),
@@ -120,3 +122,117 @@ def test_a_secret_is_not_part_of_a_message(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_mcp_file(place, {"T": "s3cret"})
     assert "s3cret" not in str(caught.value)
+
+
+# -- all ways to give them ------------------------------------------------------------------
+
+ENTRIES = {"time": {"command": "run", "args": ["a//b", "/* c */"]}, "api": {"url": "http://x/y"}}
+TEXT = json.dumps({"mcpServers": ENTRIES}, indent=2)
+COMMENTED = """// what we use
+{
+  /* servers, "quoted": // all of
+     them */
+  "mcpServers": {
+    "time": {"command": "run", "args": ["a//b", "/* c */",],}, // the clock
+    "api": {"url": "http://x/y"},
+  },
+}
+"""
+FILES = {
+    "plain": TEXT.encode(),
+    "with a mark": b"\xef\xbb\xbf" + TEXT.encode(),
+    "of another system": TEXT.replace("\n", "\r\n").encode("utf-16"),
+    "in big-endian": b"\xfe\xff" + TEXT.encode("utf-16-be"),
+    "with comments": COMMENTED.encode(),
+    "with both": b"\xef\xbb\xbf" + COMMENTED.replace("\n", "\r\n").encode(),
+    "with more in it": json.dumps({"$schema": "x", "inputs": [], "mcpServers": ENTRIES}).encode(),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_servers_are_the_same_in_whatever_way_they_are_given(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_bytes(FILES[name])
+    specs = server_specs(ENTRIES, {})
+    for given in (file, str(file), {"mcpServers": ENTRIES}, specs, list(specs)):
+        assert server_specs(given, {}) == specs
+    as_lists = {"time": {"command": ["run", "a//b", "/* c */"]}, "api": specs[1]}
+    assert server_specs(as_lists, {}) == specs
+    assert Agent("anthropic:claude-opus-5-5", mcp_servers=str(file)).servers == specs
+    assert read_mcp_file(file, {}) == specs
+
+
+@pytest.mark.parametrize("text", ["{ // only", '{"mcpServers": {"a": {"command": "x"} "b"}}', "/*"])
+def test_a_comment_makes_no_other_mistake_good(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match="is not usable"):
+        server_specs(file)
+
+
+@pytest.mark.parametrize(
+    ("field", "meant"),
+    [
+        ("comand", "command"),
+        ("Command", "command"),
+        ("arg", "args"),
+        ("ENV", "env"),
+        ("header", "headers"),
+        ("On", "on"),
+        ("defered", "defer"),
+        ("cwdd", "cwd"),
+    ],
+)
+def test_a_slip_in_a_field_is_told_with_what_was_meant(
+    field: str, meant: str, tmp_path: Path
+) -> None:
+    for given in ({"a": {field: "x"}}, {"mcpServers": {"a": {field: "x", "url": "http://x"}}}):
+        with pytest.raises(ConfigurationError, match=f"did you mean {meant!r}"):
+            server_specs(given)
+    with pytest.raises(ConfigurationError, match=f"did you mean {meant!r}") as caught:
+        server_specs(write(tmp_path, {"a": {field: "x"}}))
+    assert "'a'" in str(caught.value)
+
+
+def test_what_other_programs_write_is_left_alone(tmp_path: Path) -> None:
+    entry = {"command": "x"} | dict.fromkeys(FOREIGN, True)
+    for given in ({"a": entry}, {"mcpServers": {"a": entry}}, write(tmp_path, {"a": entry})):
+        assert server_specs(given) == (ServerSpec(name="a", command=("x",)),)
+    # In a file nobody knows who else reads it; what was written for us is meant for us.
+    strange = {"a": {"command": "x", "colour": "red"}}
+    assert len(server_specs(write(tmp_path, strange))) == 1
+    with pytest.raises(ConfigurationError, match=r"'colour' that nothing reads; there are: type"):
+        server_specs(strange)
+
+
+WRONG: list[tuple[Any, str]] = [
+    (5, "mcp_servers=5"),
+    (None, "mcp_servers=None"),
+    ("", "''"),
+    ("\0", "no path"),
+    ([{"command": "x"}], r"mcp_servers\[0\]"),
+    (["x"], r"mcp_servers\[0\]='x'"),
+    ({"a": "npx me:s3cret"}, "'a' is no object but text"),
+    ({"a": None}, "no object but None"),
+    ({5: {"command": "x"}}, "unusable name|must be text"),
+    ({"a": ServerSpec(name="b", command=("x",))}, "'b'"),
+    ({"mcpServers": 5}, "'mcpServers' is no object"),
+    ({"mcpServers": {}, "b": {"command": "x"}}, "'b' stands beside 'mcpServers'"),
+    ({"a": {"command": "x", "env": {"KEY": 5}}}, "'KEY' is none"),
+    ({"a": {"command": "x", "headers": ["s3cret"]}}, "must be an object"),
+    ({"a": {"command": ["x", 5]}}, "5 is none"),
+    ({"a": {"command": "x", "args": {"a": 1}}}, "must be a list of texts"),
+]
+
+
+@pytest.mark.parametrize(("given", "says"), WRONG, ids=[says for _, says in WRONG])
+def test_servers_that_are_none_are_told_in_one_line(given: Any, says: str) -> None:
+    for take in (server_specs, lambda it: Agent("anthropic:claude-opus-5-5", mcp_servers=it)):
+        with pytest.raises(ConfigurationError, match=says) as caught:
+            take(given)
+        assert "\n" not in str(caught.value) and "s3cret" not in str(caught.value)
+
+
+def test_a_server_may_be_called_as_the_field_is() -> None:
+    (spec,) = server_specs({"mcpServers": {"command": "x"}})
+    assert (spec.name, spec.command) == ("mcpServers", ("x",))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, Literal, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from addendum import encoding
 from addendum.agent.approval import Approval, OnRedefinition
@@ -19,6 +18,16 @@ from addendum.agent.firsts import FirstRequests
 from addendum.agent.hooks import Hook
 from addendum.agent.lifetime import LifetimeChoice
 from addendum.agent.session import Session
+from addendum.agent.unknown_names import Written, check_names, written_in
+from addendum.checked import (
+    AtLeastOne,
+    Location,
+    Seconds,
+    Wait,
+    Word,
+    check_fields,
+    checks_arguments,
+)
 from addendum.errors import ConfigurationError, SessionBusy, StoreError
 from addendum.log.events import FORMAT, SessionStart
 from addendum.log.session_log import SessionLog
@@ -35,13 +44,14 @@ from addendum.routes.probed import overlaid, read
 from addendum.stores import DEFAULT_URL, open_store
 from addendum.stores.leases import RENEW_AFTER_MS
 from addendum.tools.catalogue import Pin, read_catalogue
-from addendum.tools.dispatcher import CanDispatch
+from addendum.tools.dispatcher import RESERVED_NAMES, CanDispatch
 from addendum.tools.functions import as_tool
 from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_file import server_specs
+from addendum.tools.mcp_file import Servers, server_specs
 from addendum.tools.mcp_pool import ServerPool, default_pool
+from addendum.tools.names import check_function_names
 from addendum.tools.registry import AnyTool, Registry
-from addendum.wire.transport import Transport
+from addendum.wire.transport import Carrier, Transport
 
 _PAGE = 2_000
 """Events that are read at once when a session is opened."""
@@ -60,11 +70,14 @@ class Limits(Struct, frozen=True):
             note between them. `Session.result` has the whole.
     """
 
-    steps: int = 50
-    tool_timeout: float = 120.0
-    server_wait: float = 10.0
-    result_bytes: int = 1024 * 1024
-    shown_bytes: int = 128 * 1024
+    steps: AtLeastOne = 50
+    tool_timeout: Seconds = 120.0
+    server_wait: Wait = 10.0
+    result_bytes: AtLeastOne = 1024 * 1024
+    shown_bytes: AtLeastOne = 128 * 1024
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class ToolDispatch(Struct, frozen=True):
@@ -78,14 +91,35 @@ class ToolDispatch(Struct, frozen=True):
     can_dispatch: CanDispatch | None = None
     pass_through_bound: bool = False
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"]
+"""Words for how long a model thinks, of all providers: `ReasoningEffort` of OpenAI's SDK 3.57,
+`OutputConfigParam` of Anthropic's 2.14, `ThinkingLevel` of Google's 3.6; `ultra` is DeepSeek's."""
+
 
 class Settings(Struct, frozen=True):
-    """Sampling settings; None leaves the provider's default."""
+    """Sampling settings; None leaves the provider's default.
 
-    effort: str | None = None
-    temperature: float | None = None
-    max_tokens: int | None = None
-    stop: tuple[str, ...] = ()
+    Attributes:
+        effort: How long the model thinks, in a word that its provider has.
+        temperature: From 0 on; most providers take at most 1 or 2.
+        max_tokens: Tokens of one answer.
+        stop: Texts behind which an answer ends.
+
+    Raises:
+        ConfigurationError: A field holds what no provider takes.
+    """
+
+    effort: Effort | None = None
+    temperature: Annotated[float, Meta(ge=0, le=100)] | None = None
+    max_tokens: AtLeastOne | None = None
+    stop: tuple[Word, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class Agent:
@@ -141,6 +175,7 @@ class Agent:
         ConfigurationError: Something of this cannot be set up; the message says what to do.
     """
 
+    @checks_arguments
     def __init__(
         self,
         route: str | Route,
@@ -149,10 +184,10 @@ class Agent:
         conversation_instructions: str = "",
         turn_instructions: str | None = None,
         tools: Sequence[AnyTool | Callable[..., Any]] = (),
-        mcp_servers: Mapping[str, Mapping[str, Any]] | Sequence[ServerSpec] = (),
+        mcp_servers: Servers = (),
         tool_changes: ToolChanges = "auto",
         tool_dispatch: bool | ToolDispatch = False,
-        disabled: Collection[str] = (),
+        disabled: Collection[Word] = (),
         hooks: Sequence[Hook] = (),
         approval: Approval | None = None,
         on_redefinition: OnRedefinition = "accept",
@@ -165,10 +200,10 @@ class Agent:
         settings: Settings | None = None,
         limits: Limits | None = None,
         compaction: Compaction | None = None,
-        catalogue: str | Path | Mapping[str, Pin] | None = None,
+        catalogue: Location | Mapping[str, Pin] | None = None,
         base_url: str | None = None,
         record: bool = False,
-        transport: Transport | None = None,
+        transport: Carrier | None = None,
         pool: ServerPool | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -179,19 +214,13 @@ class Agent:
         self.conversation_instructions = encoding.clean(conversation_instructions)
         self.turn_instructions = turn_instructions
         self.tools = tuple(as_tool(each) for each in tools)
-        self.servers: tuple[ServerSpec, ...] = (
-            server_specs(mcp_servers) if isinstance(mcp_servers, Mapping) else tuple(mcp_servers)
-        )
+        self.servers: tuple[ServerSpec, ...] = server_specs(mcp_servers)
         self.tool_changes: ToolChanges = tool_changes
         self.dispatch = tool_dispatch if isinstance(tool_dispatch, ToolDispatch) else ToolDispatch()
         self.tool_dispatch = bool(tool_dispatch)
         self.disabled = tuple(sorted(set(disabled)))
         self.hooks = tuple(hooks)
         self.approval = approval
-        if on_redefinition not in get_args(OnRedefinition):
-            raise ConfigurationError(
-                f"on_redefinition is 'accept', 'ask' or 'keep', not {on_redefinition!r}"
-            )
         if on_redefinition == "ask" and approval is None:
             raise ConfigurationError(
                 "on_redefinition='ask' has nobody to ask; give approval=Approval(...) too"
@@ -206,10 +235,10 @@ class Agent:
         self.settings = settings or Settings()
         self.limits = limits or Limits()
         self.compaction = compaction
-        if compaction is not None:
-            compaction.limit(self.route)
         self.pins: Mapping[str, Pin] = (
-            read_catalogue(catalogue) if isinstance(catalogue, str | Path) else (catalogue or {})
+            dict(catalogue or {})
+            if catalogue is None or isinstance(catalogue, Mapping)
+            else read_catalogue(catalogue)
         )
         self.record = record
         self.transport = transport
@@ -217,14 +246,27 @@ class Agent:
         self.clock = clock
         self.firsts = FirstRequests()
         # What cannot be set up is told now, not in the middle of a turn.
+        check_function_names([each.name for each in self.tools], RESERVED_NAMES)
+        check_names(self, written_in(self))
+        self.check(self.route)
+
+    def check(self, route: Route) -> None:
+        """Check that sessions of this agent can be held on a route.
+
+        Raises:
+            ConfigurationError: Not with these options.
+        """
+        if self.compaction is not None:
+            self.compaction.limit(route)
         context(
-            self.route,
-            choose_projection(self.route, tool_changes, has_servers=self.can_change),
-            tail=tail,
-            caching=caching,
-            ttl=None if ttl == "auto" else ttl,
+            route,
+            choose_projection(route, self.tool_changes, has_servers=self.can_change),
+            tail=self.tail,
+            caching=self.caching,
+            ttl=None if self.ttl == "auto" else self.ttl,
         )
 
+    @checks_arguments
     def resolve(self, route: str | Route) -> Route:
         """Return the route that a name means, with what was probed there.
 
@@ -258,6 +300,7 @@ class Agent:
             or any(tool.schema.defer_loading for tool in self.tools)
         )
 
+    @checks_arguments
     @asynccontextmanager
     async def open(
         self,
@@ -265,7 +308,7 @@ class Agent:
         *,
         store: str | Store | None = None,
         parent: str | None = None,
-        exclude: Collection[str] = (),
+        exclude: Collection[Word] = (),
     ) -> AsyncGenerator[Session]:
         """Open a session: a new one, or one that the store has.
 
@@ -281,6 +324,10 @@ class Agent:
             SessionBusy: Another writer holds it.
             StoreError: The store cannot be opened.
         """
+        if parent is None:
+            # What a parent excludes may be a tool of its own.
+            names = [Written(f"exclude=[{each!r}]", each) for each in exclude]
+            check_names(self, names, children=True)
         name = new_id() if session_id is None else session_id
         async with AsyncExitStack() as stack:
             kept = await open_store(DEFAULT_URL if store is None else store)

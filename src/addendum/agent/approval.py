@@ -21,12 +21,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias, cast, get_args
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from addendum import encoding
 from addendum.agent.hooks import described
+from addendum.allowed import shown
+from addendum.checked import Word, check_fields, check_value, check_word
 from addendum.errors import ConfigurationError
 from addendum.log.approvals import ApprovalAsked, ApprovalDecided, AskedCall, DecidedCall
 from addendum.log.events import Event, RequestHeader
@@ -39,10 +41,10 @@ from addendum.tools.search import TOOL_SEARCH_NAME
 Action: TypeAlias = Literal["allow", "ask", "deny"]
 OnRedefinition: TypeAlias = Literal["accept", "ask", "keep"]
 
-KINDS = ("approve", "deny", "edit", "respond")
-"""What may be decided of a call."""
+Kind: TypeAlias = Literal["approve", "deny", "edit", "respond"]
 
-_KIND = 40
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""What may be decided of a call."""
 
 
 class Policy(Struct, frozen=True):
@@ -58,14 +60,20 @@ class Policy(Struct, frozen=True):
         destructive: Whether it may destroy (`destructiveHint`). What a server does not say is yes,
             unless the tool is read-only.
         when: A predicate of the arguments. If it raises, the call is denied.
+
+    Raises:
+        ConfigurationError: A field holds what it cannot hold.
     """
 
     action: Action
-    tool: str = "*"
-    server: str | None = None
+    tool: Word = "*"
+    server: Word | None = None
     read_only: bool | None = None
     destructive: bool | None = None
     when: Callable[[dict[str, Any]], bool] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def fits(self, entry: Entry, arguments: str) -> bool:
         """Say whether the policy is for a call of this tool with these arguments."""
@@ -102,7 +110,10 @@ class Pending(Struct, frozen=True):
     arguments: str
     reason: str
     definition: str
-    kinds: tuple[str, ...] = KINDS
+    kinds: tuple[Kind, ...] = KINDS
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class Decision(Struct, frozen=True):
@@ -116,12 +127,38 @@ class Decision(Struct, frozen=True):
         text: The reason or the response.
         always: With `approve` or `edit`: do not ask about this tool again in this session, as long
             as it is defined as now. What hooks ask is asked still.
+
+    Raises:
+        ConfigurationError: A field holds what it cannot hold, or does not go with the kind.
     """
 
-    kind: str
+    kind: Kind
     arguments: Mapping[str, Any] | None = None
     text: str = ""
     always: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if (self.kind == "edit") != (self.arguments is not None):
+            needs = (
+                "needs those that the call is to run with" if self.kind == "edit" else "takes none"
+            )
+            raise ConfigurationError(
+                f"Decision({self.kind!r}, arguments={shown(self.arguments)}): {self.kind} {needs}; "
+                "Decision('edit', {...}) runs a call with other arguments"
+            )
+        if self.arguments is not None:
+            try:
+                encoding.encode(dict(self.arguments))
+            except Exception as error:  # whatever is in it, it is no JSON
+                raise ConfigurationError(
+                    f"Decision(arguments={shown(self.arguments)}): must be JSON ({error})"
+                ) from error
+        if self.always and self.kind not in ("approve", "edit"):
+            raise ConfigurationError(
+                f"Decision({self.kind!r}, always=True): only 'approve' or 'edit' holds for later "
+                "calls; a Policy('deny', TOOL) refuses all of them"
+            )
 
 
 Decisions: TypeAlias = Mapping[str, Decision | str]
@@ -139,13 +176,20 @@ class Approval(Struct, frozen=True):
             if a policy says so.
         decide: Asks a person about all calls of a round at once. What it leaves out is denied, and
             if it raises, all are. None has the turn wait.
-        kinds: What may be decided; anything else fails the call.
+        kinds: What may be decided: anything else is an error, and fails the call if it is
+            `decide` that gives it.
+
+    Raises:
+        ConfigurationError: A field holds what it cannot hold.
     """
 
     policies: tuple[Policy, ...] = ()
     default: Action = "ask"
     decide: Decide | None = None
-    kinds: tuple[str, ...] = KINDS
+    kinds: Annotated[tuple[Kind, ...], Meta(min_length=1)] = KINDS
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def judge(self, entry: Entry, arguments: str) -> tuple[Action, str]:
         """Return what happens to a call, and why."""
@@ -212,7 +256,7 @@ def hints(entry: Entry) -> tuple[bool, bool]:
     return read_only, not read_only and given.get("destructiveHint") is not False
 
 
-def pending(asked: ApprovalAsked | None, kinds: tuple[str, ...] = KINDS) -> tuple[Pending, ...]:
+def pending(asked: ApprovalAsked | None, kinds: tuple[Kind, ...] = KINDS) -> tuple[Pending, ...]:
     """Return the calls of a batch that need an answer, in the model's order."""
     return tuple(
         Pending(call.call_id, call.name, call.arguments, call.reason, call.definition, kinds)
@@ -221,8 +265,16 @@ def pending(asked: ApprovalAsked | None, kinds: tuple[str, ...] = KINDS) -> tupl
     )
 
 
-def complete(asked: ApprovalAsked | None, decisions: Decisions, session: str) -> None:
-    """Check that decisions answer what waits, no more and no less.
+def complete(
+    asked: ApprovalAsked | None, decisions: Decisions, session: str, kinds: tuple[Kind, ...] = KINDS
+) -> None:
+    """Check that decisions answer what waits, no more and no less, in words that there are.
+
+    Args:
+        asked: What waits.
+        decisions: The decisions.
+        session: The session's id.
+        kinds: What may be decided here.
 
     Raises:
         ConfigurationError: They do not; nothing was decided.
@@ -241,6 +293,10 @@ def complete(asked: ApprovalAsked | None, decisions: Decisions, session: str) ->
             f"no call {unknown[0][:100]!r} waits for a decision; use the ids of session.pending()",
             session=session,
         )
+    for call_id, given in decisions.items():
+        kind = given.kind if isinstance(given, Decision) else given
+        check_word("Session.decide", f"decisions[{call_id!r}]", kind, kinds)
+        decided(call_id, given)
 
 
 async def handled(approval: Approval, asked: ApprovalAsked) -> Mapping[str, DecidedCall]:
@@ -256,35 +312,35 @@ async def handled(approval: Approval, asked: ApprovalAsked) -> Mapping[str, Deci
         given: Any = approval.decide(waiting)
         if inspect.isawaitable(given):
             given = await given
-        return {
-            each.call_id: decided(each.call_id, given[each.call_id])
-            for each in waiting
-            if each.call_id in given
-        }
+        check_value("Approval.decide", "its answer", given, Mapping)
+        answers = {each.call_id: given[each.call_id] for each in waiting if each.call_id in given}
     except Exception as error:
         why = f"nobody could be asked ({described(error)})"
         return {each.call_id: DecidedCall(each.call_id, "deny", text=why) for each in waiting}
+    return {call_id: _answered(call_id, answer) for call_id, answer in answers.items()}
+
+
+def _answered(call_id: str, given: Any) -> DecidedCall:
+    try:
+        return decided(call_id, given)
+    except Exception as error:
+        return DecidedCall(
+            call_id, "deny", text=f"what was decided is unclear ({described(error)})"
+        )
 
 
 def decided(call_id: str, given: Decision | str) -> DecidedCall:
     """Return a decision as the log keeps it.
 
     Raises:
-        TypeError: It is no decision.
+        ConfigurationError: It is no decision.
     """
+    check_value("Session.decide", f"decisions[{call_id!r}]", given, Decision | str)
     if isinstance(given, str):
-        given = Decision(given)
-    if not isinstance(given, Decision):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{type(given).__name__} is no decision")
-    arguments: str | None = None
-    if given.kind == "edit":
-        try:
-            arguments = encoding.encode(given.arguments).decode()
-        except Exception:  # refused like any other arguments that are no object
-            arguments = "null"
-    kind = encoding.clean(str(given.kind))[:_KIND]
-    text = encoding.clean(str(given.text))
-    return DecidedCall(call_id, kind, arguments, text, bool(given.always))
+        given = Decision(cast("Kind", given))
+    edited = given.arguments
+    arguments = None if edited is None else encoding.encode(dict(edited)).decode()
+    return DecidedCall(call_id, given.kind, arguments, encoding.clean(given.text), given.always)
 
 
 def denied(why: str) -> Outcome:

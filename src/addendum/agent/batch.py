@@ -230,7 +230,7 @@ class Batch:
             ConfigurationError: These are not the decisions that it waits for; it waits still.
         """
         asked = self._session.log.asked
-        complete(asked, decisions, self._session.id)
+        complete(asked, decisions, self._session.id, self._session.decidable)
         assert asked is not None
         given = {call_id: decided(call_id, each) for call_id, each in decisions.items()}
         await self._execute(await self._decided(asked, given))

@@ -8,14 +8,15 @@ stays (the newest turns, and a turn that runs) stays whole: a round of calls is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from addendum import encoding
 from addendum.agent.epochs import outside_turns
 from addendum.agent.exchange import ask
 from addendum.agent.results import Notice, RequestDone, RequestFigures, StreamEvent
+from addendum.checked import AtLeastNone, AtLeastOne, check_fields
 from addendum.errors import (
     ConfigurationError,
     LimitReached,
@@ -69,21 +70,12 @@ class Compaction(Struct, frozen=True):
         ConfigurationError: A figure is out of its bounds.
     """
 
-    at: float = 0.8
-    keep_turns: int = 2
-    window: int | None = None
+    at: Annotated[float, Meta(gt=0, le=1)] = 0.8
+    keep_turns: AtLeastNone = 2
+    window: AtLeastOne | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.at <= 1:
-            raise ConfigurationError(f"Compaction(at={self.at}) is no share; give 0.8 or the like")
-        if self.keep_turns < 0:
-            raise ConfigurationError(
-                f"Compaction(keep_turns={self.keep_turns}) is no count; give 0 or more"
-            )
-        if self.window is not None and self.window <= 0:
-            raise ConfigurationError(
-                f"Compaction(window={self.window}) is no count of tokens; give the model's own"
-            )
+        check_fields(self)
 
     def limit(self, route: Route) -> int:
         """Return the tokens from which on a session on `route` is compacted.
@@ -286,17 +278,12 @@ async def compact(
         until: Seq of the first event that the request for a summary says nothing of.
 
     Raises:
-        ConfigurationError: There is nothing to compact, `keep_turns` is no count, or the summary
-            given says nothing.
+        ConfigurationError: There is nothing to compact, or the summary given says nothing.
         NoSummary: What the model gave is none. All stays as it was, and the log says why.
         LimitReached: Not even the request for a summary fits. All stays as it was.
         ProviderError: The request failed. All stays as it was, and the log says why.
     """
     log = session.log
-    if keep_turns < 0:
-        raise ConfigurationError(
-            f"keep_turns={keep_turns} is no count; give 0 or more", session=session.id
-        )
     nodes = replaceable(log.surface.nodes, keep_turns)
     # A cut or an update alone says nothing that a summary could stand for.
     if not any(_size(node, ()) for node in nodes):

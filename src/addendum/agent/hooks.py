@@ -16,12 +16,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from addendum import encoding
+from addendum.allowed import shown
+from addendum.checked import Word, check_fields
 from addendum.errors import ConfigurationError, ContentError
 from addendum.log.values import Call
 from addendum.tools.dispatcher import Refused, Resolved
@@ -60,11 +62,17 @@ class HookCall(Struct, frozen=True):
     server: str | None = None
     origin: Literal["direct", "dispatched"] = "direct"
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 class Deny(Struct, frozen=True):
     """The tool does not run; the model reads why."""
 
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class Ask(Struct, frozen=True):
@@ -72,11 +80,17 @@ class Ask(Struct, frozen=True):
 
     reason: str = ""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 class Change(Struct, frozen=True):
     """The tool runs with other arguments, if they fit its schema. The target stays."""
 
     arguments: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class AddContext(Struct, frozen=True):
@@ -84,11 +98,17 @@ class AddContext(Struct, frozen=True):
 
     text: str
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 class Replace(Struct, frozen=True):
     """The model reads this in place of the result's text."""
 
     text: str
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 Before: TypeAlias = Callable[[HookCall], Maybe[Deny | Ask | Change | AddContext | None]]
@@ -110,13 +130,32 @@ class Hook(Struct, frozen=True):
         failure: Told of a call that failed or was not let run, with what the model reads.
         batch: Told of all calls of a round that match, with their results in the same order. If
             it raises, the turn ends.
+
+    Raises:
+        ConfigurationError: A field holds what it cannot hold, or nothing is to be called.
     """
 
-    tools: str | tuple[str, ...] = "*"
+    tools: Annotated[
+        Word | tuple[Word, ...],
+        Meta(
+            description="a tool's name or a list of names (functions go to before=, after=, "
+            "failure= or batch=)"
+        ),
+    ] = "*"
     before: Before | None = None
     after: After | None = None
     failure: Failure | None = None
     batch: Batch | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.tools:
+            raise ConfigurationError("Hook(tools=()): is for no tool; name one, or leave it out")
+        if not any((self.before, self.after, self.failure, self.batch)):
+            raise ConfigurationError(
+                f"Hook({shown(self.tools)}): has nothing to call; give it before=, after=, "
+                "failure= or batch="
+            )
 
     def matches(self, name: str) -> bool:
         """Say whether the hook is for the tool with this real name."""

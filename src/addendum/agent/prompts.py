@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from addendum.checked import Word, checks_arguments
 from addendum.errors import ConfigurationError
 from addendum.tools.mcp import CallOutcome
 from addendum.tools.mcp_offers import RemotePrompt
@@ -29,7 +30,8 @@ class SessionPrompts:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def list(self, server: str | None = None) -> tuple[ServerPrompt, ...]:
+    @checks_arguments
+    async def list(self, server: Word | None = None) -> tuple[ServerPrompt, ...]:
         """Return what can be inserted, by server and name.
 
         Args:
@@ -51,7 +53,10 @@ class SessionPrompts:
                 raise ConfigurationError(answer.text, session=self._session.id)
         return tuple(found)
 
-    async def text(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> str:
+    @checks_arguments
+    async def text(
+        self, server: Word, name: Word, arguments: Mapping[str, str] | None = None
+    ) -> str:
         """Return a prompt filled in, as the text of a message: `await session.run(text)`.
 
         It is the server's own text, sent because a person asked for it, and has no more authority

@@ -36,7 +36,7 @@ from addendum.routes import Route, credentials
 from addendum.wire.answer import Answer, Delta, Parser
 from addendum.wire.anthropic_messages.build import betas
 from addendum.wire.apis import Renderer, Wire, facts, wire
-from addendum.wire.transport import ACCEPTED, Framing, Retry, Transport, WireRequest
+from addendum.wire.transport import ACCEPTED, Carrier, Framing, Retry, WireRequest
 
 RENDERING = 1
 """Number of this release's rendering; epochs begun under another keep theirs."""
@@ -379,7 +379,7 @@ class Requests:
 
 
 async def send(
-    transport: Transport,
+    transport: Carrier,
     api: Wire,
     request: WireRequest,
     *,

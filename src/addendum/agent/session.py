@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anyio.abc import TaskGroup
 
-from addendum.agent.approval import KINDS, Consent, Decisions, Pending, pending
+from addendum.agent.approval import KINDS, Consent, Decisions, Kind, Pending, pending
 from addendum.agent.compaction import compact
 from addendum.agent.discovery import Found, binds_search, searched
 from addendum.agent.downgrades import Downgrades
@@ -29,6 +29,8 @@ from addendum.agent.streaming import streamed
 from addendum.agent.switch_cost import SwitchCost, switch_cost
 from addendum.agent.tools import SessionTools, switched
 from addendum.agent.turn import Turn
+from addendum.agent.unknown_names import UnknownNames
+from addendum.checked import AtLeastNone, Attribute, checks_arguments
 from addendum.errors import ConfigurationError
 from addendum.log.events import RequestContext, ToolPolicy, ToolResult
 from addendum.log.session_log import SessionLog
@@ -39,6 +41,7 @@ from addendum.tools.functions import ToolContext
 from addendum.tools.history import HistoryFold, ToolHistory
 from addendum.tools.registry import Outcome, Registry, Snapshot
 from addendum.tools.search import TOOL_SEARCH_NAME
+from addendum.wire.transport import Carrier
 
 if TYPE_CHECKING:
     from addendum.agent.agent import Agent
@@ -61,12 +64,16 @@ class Session:
         sent: Requests as they left, if the agent records them.
     """
 
+    instructions = Attribute[str](str)
+    conversation_instructions = Attribute[str](str)
+    turn_instructions = Attribute[str | None](str | None)
+
     def __init__(
         self,
         agent: Agent,
         log: SessionLog,
         registry: Registry,
-        transport: Any,
+        transport: Carrier,
         store: Store,
         lease: Lease,
         tasks: TaskGroup,
@@ -134,6 +141,7 @@ class Session:
             servers = [name for name in on if on[name]]
             registry.restore(header.tools, servers, by_hand.added, by_hand.removed)
             self.redefinitions.follow(log)
+        self.unknown_names = UnknownNames(self)
         await self.flush()
 
     async def end(self) -> None:
@@ -148,6 +156,7 @@ class Session:
 
     # -- turns ------------------------------------------------------------------------------
 
+    @checks_arguments
     async def run(self, text: str) -> TurnResult:
         """Run one turn to its end, or until a person has to decide calls (`waiting`).
 
@@ -161,6 +170,7 @@ class Session:
         """
         return await self._run(text, _ignore)
 
+    @checks_arguments
     def stream(self, text: str) -> AsyncGenerator[StreamEvent]:
         """Run one turn and give its events as they happen; the last is `TurnDone`.
 
@@ -177,9 +187,15 @@ class Session:
 
     def pending(self) -> tuple[Pending, ...]:
         """Return the calls that a person has to decide before the turn goes on."""
-        approval = self.agent.approval
-        return pending(self.log.asked, KINDS if approval is None else approval.kinds)
+        return pending(self.log.asked, self.decidable)
 
+    @property
+    def decidable(self) -> tuple[Kind, ...]:
+        """What may be decided of a call here."""
+        approval = self.agent.approval
+        return KINDS if approval is None else approval.kinds
+
+    @checks_arguments
     async def decide(self, decisions: Decisions) -> TurnResult:
         """Decide the calls that wait, and go on with their turn to its end, or to the next wait.
 
@@ -192,6 +208,7 @@ class Session:
         """
         return await self._decide(decisions, _ignore)
 
+    @checks_arguments
     def stream_decide(self, decisions: Decisions) -> AsyncGenerator[StreamEvent]:
         """As `decide`, and give the turn's events as `stream` does.
 
@@ -288,11 +305,11 @@ class Session:
 
     # -- the route --------------------------------------------------------------------------
 
+    @checks_arguments
     def use(self, route: str | Route) -> None:
         """Go on with another route from the next request on; nothing in the log is rewritten."""
         chosen = self.agent.resolve(route)
-        if self.agent.compaction is not None:
-            self.agent.compaction.limit(chosen)
+        self.agent.check(chosen)
         self.route = chosen
 
     def config(self) -> Config:
@@ -318,6 +335,7 @@ class Session:
 
     # -- the log ----------------------------------------------------------------------------
 
+    @checks_arguments
     async def rewind(self, turns: int = 1) -> int:
         """Cut the last turns from what the model sees; the log keeps them.
 
@@ -335,6 +353,7 @@ class Session:
             await self.flush()
             return seq
 
+    @checks_arguments
     async def edit(self, turn: int, text: str) -> TurnResult:
         """Say a message otherwise: cut its turn and all behind it, and run the new text.
 
@@ -358,6 +377,7 @@ class Session:
         last = last_said(self.log)
         return await self._again(last.turn, last.text, "retry", _ignore)
 
+    @checks_arguments
     def stream_again(self, turn: int, text: str | None = None) -> AsyncGenerator[StreamEvent]:
         """As `edit`, or as `retry` of any turn if `text` is None; gives events as `stream` does."""
         first = numbered(self.log, turn)
@@ -377,7 +397,10 @@ class Session:
             cut(self.log, first, reason)
             return await again.run(text)
 
-    async def compact(self, summary: str | None = None, *, keep_turns: int | None = None) -> str:
+    @checks_arguments
+    async def compact(
+        self, summary: str | None = None, *, keep_turns: AtLeastNone | None = None
+    ) -> str:
         """Replace the conversation so far by a summary.
 
         Args:
@@ -399,6 +422,7 @@ class Session:
         with self._one_at_a_time():
             return await compact(self, summary, keep_turns)
 
+    @checks_arguments
     def result(self, call_id: str) -> str:
         """Return the whole text of a call's result, however little of it the model was shown.
 
@@ -446,6 +470,7 @@ class Session:
         """Make what is active at the next request the session's new head; a declared break."""
         self.new_head = True
 
+    @checks_arguments
     def fork(
         self, session_id: str | None = None, *, turn: int | None = None
     ) -> AbstractAsyncContextManager[Session]:

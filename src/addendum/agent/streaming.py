@@ -10,6 +10,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from addendum.agent.results import StreamEvent, TurnDone, TurnResult
+from addendum.errors import ConfigurationError
 
 Work = Callable[[Callable[[StreamEvent], None]], Awaitable[TurnResult]]
 """A turn, given whom to tell what happens."""
@@ -23,6 +24,9 @@ async def streamed(tasks: TaskGroup, turn: Work) -> AsyncGenerator[StreamEvent]:
     Args:
         tasks: Where it runs.
         turn: The turn.
+
+    Raises:
+        ConfigurationError: The session is closed.
     """
     send, receive = anyio.create_memory_object_stream[StreamEvent](math.inf)
     failure: list[BaseException] = []
@@ -43,7 +47,12 @@ async def streamed(tasks: TaskGroup, turn: Work) -> AsyncGenerator[StreamEvent]:
             send.close()
             ended.set()
 
-    tasks.start_soon(work)
+    try:
+        tasks.start_soon(work)
+    except RuntimeError as error:
+        send.close()
+        receive.close()
+        raise ConfigurationError("this session was closed; open it again to go on") from error
     try:
         async for event in receive:
             yield event

@@ -15,11 +15,13 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from addendum import encoding
 from addendum.agent.approval import Decision
 from addendum.agent.results import total
+from addendum.agent.unknown_names import Written, check_names
+from addendum.checked import Seconds, Word, check_value, checks_arguments
 from addendum.errors import ConfigurationError, SessionMissing
 from addendum.log.events import Event
 from addendum.log.exchanges import exchanges
@@ -54,13 +56,14 @@ _NO_TEXT = "(it ended without a text)"
 _ALONE = "nobody can be asked in a subagent"
 
 
+@checks_arguments
 def subagent(
     agent: Agent,
     *,
-    name: str,
+    name: Word,
     description: str = "Give a task to another agent and get its answer.",
-    exclude: Collection[str] = (),
-    timeout: float = 600.0,
+    exclude: Collection[Word] = (),
+    timeout: Seconds = 600.0,
     defer_loading: bool = False,
 ) -> FunctionTool[..., Any]:
     """Make a tool that gives a task to a child session.
@@ -81,17 +84,36 @@ def subagent(
     Raises:
         ConfigurationError: The name cannot be used.
     """
+    from addendum.agent.agent import Agent as AgentType  # it imports this module
+
+    check_value("subagent", "agent", agent, AgentType)
     check_function_names([name])
-    excluded = {*exclude, name}
-
-    async def run(context: ToolContext, arguments: dict[str, Any]) -> str:
-        parent: Session | None = context.host
-        if parent is None:
-            raise ConfigurationError(f"{name} runs in a session only")
-        return await _run(parent, agent, context, arguments["task"], excluded)
-
+    written = [Written(f"subagent(exclude=[{each!r}])", each) for each in exclude]
+    check_names(agent, written, children=True)
+    run = _Child(agent, name, {*exclude, name})
     schema = ToolSchema(name, encoding.clean(description), _PARAMETERS, defer_loading or None)
     return FunctionTool(schema, run, timeout, takes_context=True)
+
+
+class _Child(Struct, frozen=True):
+    """Runs calls of one subagent tool."""
+
+    agent: Agent
+    name: str
+    exclude: Collection[str]
+
+    async def __call__(self, context: ToolContext, arguments: dict[str, Any]) -> str:
+        """Give the task of a call to a child session; return what it answers."""
+        parent: Session | None = context.host
+        if parent is None:
+            raise ConfigurationError(f"{self.name} runs in a session only")
+        return await _run(parent, self.agent, context, arguments["task"], self.exclude)
+
+
+def agents_of(agent: Agent) -> tuple[Agent, ...]:
+    """Return the agents that an agent's own tools open child sessions of."""
+    runs = (tool.function for tool in agent.tools)
+    return tuple(run.agent for run in runs if isinstance(run, _Child))
 
 
 def child_id(context: ToolContext) -> str:

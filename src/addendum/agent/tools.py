@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from addendum.agent.unknown_names import check_refused
+from addendum.checked import Word, checks_arguments, nearest
 from addendum.errors import ConfigurationError
 from addendum.log.approvals import ToolRedefined
 from addendum.log.events import ToolPolicy, ToolSwitch
@@ -67,17 +69,20 @@ class SessionTools:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def enable(self, server: str, *, by: str = "user") -> int:
+    @checks_arguments
+    async def enable(self, server: Word, *, by: Word = "user") -> int:
         """Switch an MCP server on. Its tools join the next step, or a later one if it is slow."""
         await self._session.registry.enable(server)
         return await self._log(ToolSwitch("server", server, True, by))
 
-    async def disable(self, server: str, *, by: str = "user") -> int:
+    @checks_arguments
+    async def disable(self, server: Word, *, by: Word = "user") -> int:
         """Switch an MCP server off. Its tools are refused at once."""
         await self._session.registry.disable(server)
         return await self._log(ToolSwitch("server", server, False, by))
 
-    async def add(self, tool: AnyTool | Callable[..., Any], *, by: str = "user") -> int:
+    @checks_arguments
+    async def add(self, tool: AnyTool | Callable[..., Any], *, by: Word = "user") -> int:
         """Add a function tool, or replace the one of that name.
 
         A tool of a new name is kept: in another process it is there, and answers with an error
@@ -92,25 +97,34 @@ class SessionTools:
         self._session.registry.add(ready)
         return await self._log(ToolSwitch("tool", ready.schema.name, True, by, ready.schema))
 
-    async def remove(self, name: str, *, by: str = "user") -> int:
+    @checks_arguments
+    async def remove(self, name: Word, *, by: Word = "user") -> int:
         """Remove a function tool.
 
         Raises:
             ConfigurationError: There is none of that name.
         """
         if not self._session.registry.remove(name):
+            near = nearest(name, self._session.registry.snapshot().entries)
             raise ConfigurationError(
-                f"no function tool named {name!r} is active; a server's tools go with "
+                f"no function tool named {name!r} is active{near}; a server's tools go with "
                 "`disable(SERVER)`",
                 session=self._session.id,
             )
         return await self._log(ToolSwitch("tool", name, False, by))
 
-    async def refuse(self, *names: str) -> int:
-        """Have calls of these tools refused from now on; they stay bound. None lifts all."""
+    @checks_arguments
+    async def refuse(self, *names: Word) -> int:
+        """Have calls of these tools refused from now on; they stay bound. None lifts all.
+
+        Raises:
+            ConfigurationError: There is no such tool, and no server can bring it.
+        """
+        check_refused(self._session, names)
         return await self._log(ToolPolicy(tuple(sorted(set(names)))))
 
-    def on(self, server: str) -> bool:
+    @checks_arguments
+    def on(self, server: Word) -> bool:
         """Say whether a server is switched on."""
         return self._session.registry.is_on(server)
 

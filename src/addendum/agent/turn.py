@@ -99,7 +99,7 @@ class Turn:
             AddendumError: As `run`.
         """
         session, log = self._session, self._session.log
-        complete(log.asked, decisions, session.id)
+        complete(log.asked, decisions, session.id, session.decidable)
         credentials(session.route)
         assert log.turn is not None
         turn = log.turn
@@ -230,6 +230,8 @@ class Turn:
         await session.downgrades.read(session.route)
         for trouble in session.registry.troubles():
             self._emit(Notice(trouble))
+        for line in session.unknown_names.notices(snapshot):
+            self._emit(Notice(line))
         return snapshot, self._write(snapshot)
 
     def _write(self, snapshot: Snapshot) -> RequestContext:

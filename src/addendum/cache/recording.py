@@ -23,16 +23,19 @@ import httpx2
 from msgspec import Raw
 
 from addendum import encoding
+from addendum.allowed import shown
 from addendum.cache.capture import asks_model, wire_of
 from addendum.cache.reported import MAX_ANSWER, usage_in
 from addendum.cache.secrets import bare_address, redacted
-from addendum.errors import AddendumError
+from addendum.checked import Location, checks_arguments
+from addendum.errors import AddendumError, ConfigurationError
 from addendum.log.values import Usage
 from addendum.wire.segment import fields
 
 _PRIVATE = 0o600
 """Whoever captures talks with a model captures what was said in them."""
 
+_CARRIES = ("handle_request", "handle_async_request")
 _KEPT = ("content-type", "anthropic-version", "anthropic-beta", "openai-beta")
 
 
@@ -45,11 +48,18 @@ class RecordingTransport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
         clock: Seconds since the epoch.
     """
 
+    @checks_arguments
     def __init__(
-        self, inner: Any, path: str | Path, *, clock: Callable[[], float] = time.time
+        self, inner: Any, path: Location, *, clock: Callable[[], float] = time.time
     ) -> None:
+        if not any(callable(getattr(inner, name, None)) for name in _CARRIES):
+            raise ConfigurationError(
+                f"RecordingTransport(inner={shown(inner)}): must be a transport of httpx2 or httpx"
+            )
         self._inner = inner
         self._path = Path(path)
+        if not self._path.absolute().parent.is_dir():
+            raise ConfigurationError(f"there is no folder {self._path.parent}; make it first")
         self._clock = clock
         self._lock = threading.Lock()
 

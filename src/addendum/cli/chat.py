@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from addendum.cli.flags import BASE_URL, NAME, PATH
 from addendum.cli.terminal import LAB_ROUTE, store_option
 
 if TYPE_CHECKING:
@@ -13,12 +15,20 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--route", metavar="R", help="provider:model[+FACT]; a new session needs it.")
-@click.option("--mcp", metavar="FILE", help="MCP servers: .mcp.json or any mcpServers file.")
+@click.option(
+    "--route", type=NAME, metavar="R", help="provider:model[+FACT]; a new session needs it."
+)
+@click.option(
+    "--mcp", type=PATH, metavar="FILE", help="MCP servers: .mcp.json or any mcpServers file."
+)
 @click.option("--resources", is_flag=True, help="Let the model read the servers' resources.")
-@click.option("--session", "session_id", metavar="ID", help="Go on with it, or name a new one.")
+@click.option(
+    "--session", "session_id", type=NAME, metavar="ID", help="Go on with it, or name a new one."
+)
 @click.option("--lab", "in_lab", is_flag=True, help="The lab answers: no key, no network.")
-@click.option("--base-url", metavar="URL", help="Another address for the route's provider.")
+@click.option(
+    "--base-url", type=BASE_URL, metavar="URL", help="Another address for the route's provider."
+)
 @click.option("--instructions", metavar="TEXT|@FILE", help="The prompt; a session keeps its own.")
 @click.option(
     "--ask",
@@ -29,7 +39,7 @@ if TYPE_CHECKING:
 @store_option
 def chat(
     route: str | None,
-    mcp: str | None,
+    mcp: Path | None,
     resources: bool,
     session_id: str | None,
     in_lab: bool,

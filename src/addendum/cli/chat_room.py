@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -19,7 +20,7 @@ from addendum.host.asking import AskMode, rules
 from addendum.host.opening import instructions_of, keep_prompt, last_route
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.probed import overlaid, read
-from addendum.tools.mcp_file import read_mcp_file
+from addendum.tools.mcp_file import server_specs
 from addendum.tools.mcp_pool import ServerPool
 from addendum.tools.resources import RESOURCE_TOOLS
 
@@ -28,7 +29,7 @@ class Wanted(Struct, frozen=True):
     """What the command line asks for."""
 
     route: str | None = None
-    mcp: str | None = None
+    mcp: Path | None = None
     session: str | None = None
     lab: bool = False
     base_url: str | None = None
@@ -45,7 +46,7 @@ class Wanted(Struct, frozen=True):
         if self.resources:
             parts.append("--resources")
         for option, value in (
-            ("--mcp", self.mcp),
+            ("--mcp", None if self.mcp is None else str(self.mcp)),
             ("--base-url", self.base_url),
             ("--store", self.store),
             ("--ask", self.ask),
@@ -87,7 +88,7 @@ async def opened(wanted: Wanted) -> AsyncGenerator[Room]:
         AddendumError: Something of it cannot be set up.
     """
     text = None if wanted.instructions is None else instructions_of(wanted.instructions)
-    servers = () if wanted.mcp is None else read_mcp_file(wanted.mcp)
+    servers = () if wanted.mcp is None else server_specs(wanted.mcp)
     name, session_id = wanted.route, wanted.session
     if name is None:
         session_id, name = await _last_route(wanted)

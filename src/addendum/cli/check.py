@@ -12,6 +12,7 @@ import click
 from msgspec import structs
 
 from addendum.cache.examine import CAUSES, RULES, Examined, Finding
+from addendum.cli.flags import FILE
 from addendum.cli.terminal import line, print_json, style
 from addendum.lab.checking import check_files
 from addendum.tell.figures import number
@@ -40,7 +41,7 @@ _RULES = "\n".join(["\b", "Rules:", *(f"  {rule:4} {MEANING[rule]}" for rule in 
 
 
 @click.command(epilog=_RULES)
-@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
+@click.argument("captures", type=FILE, nargs=-1, required=True, metavar="CAPTURE...")
 @click.option(
     "--format",
     "form",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from addendum.cli.flags import FILE, NAME, NEW_FILE
 from addendum.cli.live import asked_for_live, live_options, run_live
 from addendum.cli.run import problems
 from addendum.cli.terminal import json_option, line, print_json, run_async, style
-from addendum.errors import ConfigurationError
 from addendum.routes import resolve
 from addendum.tell.figures import number, percent
 
@@ -48,13 +48,20 @@ undecl.   misses without a reason that was logged before the request was sent"""
 
 @click.command()
 @click.option(
-    "--scenario", default=SCENARIO, show_default=True, metavar="NAME", help="Name or file."
+    "--scenario",
+    type=FILE,
+    default=SCENARIO,
+    show_default=True,
+    metavar="NAME",
+    help="Name or file.",
 )
-@click.option("--route", "routes", multiple=True, metavar="R", help="A route; may be repeated.")
+@click.option(
+    "--route", "routes", type=NAME, multiple=True, metavar="R", help="A route; may be repeated."
+)
 @click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="A scenario variable.")
 @click.option(
     "--report",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NEW_FILE,
     metavar="FILE.html",
     help="Write a page with charts as well: one file, nothing is fetched.",
 )
@@ -81,12 +88,13 @@ def demo(
     asked = asked_for_live(routes, own, as_json, live)
     if asked is not None:
         raise click.exceptions.Exit(run_live(*asked))
+    from addendum.lab.engine.server import check_program
     from addendum.lab.places import given_values
     from addendum.lab.scenario_file import find
     from addendum.lab.server import base_path
 
-    if report is not None and not report.absolute().parent.is_dir():
-        raise ConfigurationError(f"there is no folder {report.parent}; make it first")
+    if scenario == SCENARIO and not routes:
+        check_program()
     found = find(scenario, given_values(values))
     for route in routes:
         resolve(route, environ={})  # what cannot be played is told before anything is printed

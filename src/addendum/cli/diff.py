@@ -11,6 +11,7 @@ from msgspec import structs
 from addendum.agent.replay import replay
 from addendum.cache.compare import Change, Comparison, compare
 from addendum.cache.record import RequestRecord, readings
+from addendum.cli.flags import NAME
 from addendum.cli.stored import altered, altered_lines, read_log
 from addendum.cli.terminal import (
     json_option,
@@ -35,7 +36,7 @@ _WHERE, _WHAT = 28, 16
 
 
 @click.command()
-@click.argument("session", metavar="ID")
+@click.argument("session", type=NAME, metavar="ID")
 @click.argument("a", type=click.IntRange(1))
 @click.argument("b", type=click.IntRange(1))
 @store_option

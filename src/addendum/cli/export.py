@@ -9,6 +9,7 @@ import click
 from addendum.agent.replay import Replayed, known_route, replay
 from addendum.cache.export import Outgoing, har, json_lines, json_text
 from addendum.cache.secrets import redacted
+from addendum.cli.flags import NAME
 from addendum.cli.stored import read_log
 from addendum.cli.terminal import run_async, store_option
 from addendum.errors import ConfigurationError
@@ -16,7 +17,7 @@ from addendum.log.session_log import SessionLog
 
 
 @click.command()
-@click.argument("session", metavar="ID")
+@click.argument("session", type=NAME, metavar="ID")
 @click.option("--jsonl", "form", flag_value="jsonl", default=True, help="JSON lines (the default).")
 @click.option("--json", "form", flag_value="json", help="One JSON object.")
 @click.option("--har", "form", flag_value="har", help="An HTTP archive.")

@@ -8,11 +8,12 @@ from typing import Any
 import anyio
 import click
 
+from addendum.cli.flags import FILE
 from addendum.cli.terminal import line, print_json, run_async
 
 
 @click.command()
-@click.argument("file", required=False)
+@click.argument("file", type=FILE, required=False)
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="0 takes a free one.")
 @click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="A scenario variable.")
 @click.option("--json", "as_json", is_flag=True, help="Print the addresses as JSON.")
@@ -24,6 +25,8 @@ def lab(file: str | None, port: int, values: tuple[str, ...], as_json: bool) -> 
     variables of the vendors' SDKs (ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL and
     the like); any key will do.
     """
+    if values and file is None:
+        raise click.UsageError(f"--set {values[0]} goes with a scenario; name its FILE")
     run_async(_serve, file, port, values, as_json)
 
 

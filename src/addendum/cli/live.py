@@ -6,8 +6,6 @@ are figures that the endpoint reported; what it did not report stays unknown.
 
 from __future__ import annotations
 
-import math
-import os
 import re
 import sys
 import time
@@ -24,6 +22,7 @@ from msgspec import Struct
 
 from addendum import encoding
 from addendum.cache.cost import price
+from addendum.cli.flags import BASE_URL, DOLLARS, PATH, check_folder, unwritable
 from addendum.cli.live_run import (
     SCENARIO,
     WAYS,
@@ -83,11 +82,12 @@ def live_options(command: F) -> F:
                 help="Measure at a real endpoint; needs --route, --max-cost, a key.",
             ),
             click.option(
-                "--max-cost", type=float, metavar="USD", help="Live: stop once this is passed."
+                "--max-cost", type=DOLLARS, metavar="USD", help="Live: stop once this is passed."
             ),
-            click.option("--base-url", metavar="URL", help="Live: another address."),
+            click.option("--base-url", type=BASE_URL, metavar="URL", help="Live: another address."),
             click.option(
                 "--keep",
+                type=PATH,
                 metavar="[DIR]",
                 is_flag=False,
                 flag_value=RESULTS,
@@ -126,13 +126,13 @@ def asked_for_live(
     if own_scenario:
         raise click.UsageError("--live has a scenario of its own; leave --scenario and --set out")
     most = given["max_cost"]
-    if most is None or not math.isfinite(most) or most <= 0:
+    if most is None:
         raise click.UsageError("--live costs money; say how much it may with --max-cost USD")
     keep = given["keep"]
     return routes[0], Wanted(
         Decimal(str(most)),
         given["base_url"],
-        None if keep is None else Path(keep),
+        keep,
         given["yes"],
         as_json,
     )
@@ -155,7 +155,7 @@ def run_live(name: str, wanted: Wanted) -> int:
     estimate = run_async(estimated, route, scenarios)
     _affordable(estimate, wanted, route)
     if wanted.keep is not None:
-        _usable(wanted.keep)
+        check_folder(wanted.keep)
     # JSON stands alone on stdout.
     click.echo(_price_said(estimate, wanted, route, address), err=wanted.as_json)
     if not wanted.yes and not click.confirm("Go on?", default=False, err=wanted.as_json):
@@ -320,16 +320,6 @@ def _counts(usage: Usage) -> dict[str, Any]:
     return numbers(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
 
 
-def _usable(folder: Path) -> None:
-    """Make sure that a file can be written: afterwards would be too late."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(folder, error.strerror) from None
-    if not os.access(folder, os.W_OK):
-        raise _unwritable(folder, "it is read-only")
-
-
 def _keep(folder: Path, route: Route, moment: datetime, found: dict[str, Any]) -> Path:
     """Write a new file, named by day and route; what is there already stays."""
     name = f"{moment:%Y-%m-%d}-{re.sub(r'[^A-Za-z0-9.+-]+', '-', route.full_name)[:100]}"
@@ -342,15 +332,9 @@ def _keep(folder: Path, route: Route, moment: datetime, found: dict[str, Any]) -
         except FileExistsError:
             continue
         except OSError as error:
-            raise _unwritable(folder, error.strerror) from None
+            raise unwritable(folder, error.strerror) from None
         return path
-    raise _unwritable(folder, "it has a thousand results of this day")
-
-
-def _unwritable(folder: Path, why: str | None) -> ConfigurationError:
-    return ConfigurationError(
-        f"nothing can be kept in {line(str(folder), 80)} ({why}); name another folder"
-    )
+    raise unwritable(folder, "it has a thousand results of this day")
 
 
 def _way(run: Run) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import click
 
+from addendum.cli.flags import check_variables
 from addendum.errors import AddendumError, install_hint
 from addendum.version import __version__
 
@@ -86,6 +87,7 @@ class Commands(click.Group):
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the program and leave with its exit code."""
         try:
+            check_variables(os.environ)
             code: int | None = super().main(*args, **{**extra, "standalone_mode": False})
         except (click.Abort, KeyboardInterrupt):
             code = _INTERRUPTED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from addendum.cli.flags import BASE_URL, DOLLARS, NAME, PATH, check_folder
 from addendum.cli.terminal import json_option, line, print_json, run_async, table, wrapped
 from addendum.routes import Route, credentials, resolve
-from addendum.routes.probed import Facts, Probed, keep, overlaid
+from addendum.routes.probed import Facts, Probed, keep, overlaid, results_file
 from addendum.tell.figures import number
 from addendum.version import __version__
 
@@ -35,13 +35,13 @@ cache     kept: all that the request before had left was read again"""
 
 
 @click.command()
-@click.argument("name", metavar="ROUTE")
+@click.argument("name", type=NAME, metavar="ROUTE")
 @click.option("--tasks", is_flag=True, help="Run tool-use tasks in each way as well.")
-@click.option("--base-url", metavar="URL", help="Another address.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Keep results there.")
+@click.option("--base-url", type=BASE_URL, metavar="URL", help="Another address.")
+@click.option("--out", type=PATH, metavar="DIR", help="Keep results there.")
 @click.option(
     "--max-cost",
-    type=float,
+    type=DOLLARS,
     default=MOST,
     show_default=True,
     metavar="USD",
@@ -57,12 +57,12 @@ def probe(
     sessions that begin on this route at this address afterwards go by them. Exit code 1 if the
     endpoint does otherwise than the route's data say, or nothing could be decided.
     """
-    if not math.isfinite(max_cost) or max_cost <= 0:
-        raise click.UsageError("--max-cost is a number of US dollars above 0")
     route = resolve(name, base_url=base_url)
     if route.facts:
         raise click.UsageError("a probe tries every form; leave +FACT out of the route")
     credentials(route)
+    # What was paid for has to be kept.
+    check_folder(results_file(route, out).parent)
     found, spending, forms, scores = run_async(_probed, route, tasks, Decimal(str(max_cost)))
     path = keep(route, found, out)
     if as_json:

@@ -12,6 +12,7 @@ import anyio
 import click
 from anyio.abc import Process, TaskStatus
 
+from addendum.cli.flags import NEW_FILE
 from addendum.cli.terminal import line, run_async
 from addendum.errors import ConfigurationError
 from addendum.tell.figures import number
@@ -24,7 +25,7 @@ _SIGNALLED = 128
     "--out",
     default="captures.jsonl",
     show_default=True,
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NEW_FILE,
     metavar="FILE",
     help="Where requests are written, without credentials.",
 )
@@ -39,8 +40,8 @@ def record(out: Path, command: tuple[str, ...]) -> None:
     """
     if out.exists() or out.is_symlink():
         raise ConfigurationError(f"{out} is there already; name another file with --out")
-    if not out.parent.is_dir():
-        raise ConfigurationError(f"there is no folder {out.parent}; make it first")
+    if not command[0]:
+        raise click.UsageError("the command is empty ('')")
     code = run_async(_record, out, command, dict(os.environ))
     raise click.exceptions.Exit(code)
 

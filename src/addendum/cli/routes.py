@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import click
 
+from addendum.cli.flags import NAME
 from addendum.cli.probe import probe
 from addendum.cli.terminal import json_option, line, print_json, table, wrapped
 from addendum.routes import describe
@@ -38,7 +39,7 @@ routes.add_command(probe)
 
 
 @routes.command("list")
-@click.argument("name", required=False)
+@click.argument("name", type=NAME, required=False)
 @json_option
 def list_routes(name: str | None, as_json: bool) -> None:
     """List routes and what their models can be told; NAME is a provider or a route."""

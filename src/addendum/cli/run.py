@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
+from addendum.cli.flags import BASE_URL, FILE, NAME
 from addendum.cli.terminal import (
     json_option,
     line,
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file")
-@click.option("--route", required=True, metavar="R", help="provider:model[+FACT].")
-@click.option("--base-url", metavar="URL", help="An endpoint that answers in place of the lab.")
+@click.argument("file", type=FILE)
+@click.option("--route", type=NAME, required=True, metavar="R", help="provider:model[+FACT].")
+@click.option(
+    "--base-url", type=BASE_URL, metavar="URL", help="An endpoint that answers in place of the lab."
+)
 @click.option(
     "--tool-changes",
     type=click.Choice(get_args(ToolChanges)),

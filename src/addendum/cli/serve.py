@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import click
 
+from addendum.cli.flags import HOST, NAME, PATH, TOKEN
 from addendum.cli.terminal import LAB_ROUTE, line, run_async, store_option
 
 if TYPE_CHECKING:
@@ -19,17 +21,21 @@ if TYPE_CHECKING:
 _SIGNALS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
-MIN_TOKEN = 16
-"""Characters that a token for visitors has at least."""
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--host", type=HOST, default="127.0.0.1", show_default=True, help="Address to listen on."
+)
 @click.option("--port", type=click.IntRange(0, 65_535), default=8_420, show_default=True)
 @store_option
 @click.option("--lab", "in_lab", is_flag=True, help="The lab answers: no key, no network.")
-@click.option("--route", metavar="R", help="Route of new conversations: provider:model[+FACT].")
-@click.option("--mcp", metavar="FILE", help="MCP servers: .mcp.json or any mcpServers file.")
+@click.option(
+    "--route", type=NAME, metavar="R", help="Route of new conversations: provider:model[+FACT]."
+)
+@click.option(
+    "--mcp", type=PATH, metavar="FILE", help="MCP servers: .mcp.json or any mcpServers file."
+)
 @click.option("--instructions", metavar="TEXT|@FILE", help="The prompt; a session keeps its own.")
 @click.option(
     "--ask",
@@ -40,6 +46,7 @@ MIN_TOKEN = 16
 )
 @click.option(
     "--token",
+    type=TOKEN,
     envvar="ADDENDUM_TOKEN",
     metavar="TEXT",
     help="What visitors have to bring; needed where other machines can reach the page.",
@@ -50,7 +57,7 @@ def serve(
     store: str | None,
     in_lab: bool,
     route: str | None,
-    mcp: str | None,
+    mcp: Path | None,
     instructions: str | None,
     ask: AskMode,
     token: str | None,
@@ -68,10 +75,9 @@ def serve(
 
     if not is_loopback(host) and token is None:
         raise click.UsageError(
-            "another host than this machine needs --token TEXT: whoever opens the page runs tools"
+            f"another host than this machine, {host!r}, needs --token TEXT: whoever opens the page "
+            "runs tools"
         )
-    if token is not None and len(token) < MIN_TOKEN:
-        raise click.UsageError(f"the token is too short; take at least {MIN_TOKEN} characters")
     if in_lab and route is None:
         route = LAB_ROUTE
     setup = Setup(route, store, in_lab, mcp, instructions, ask)

@@ -8,6 +8,7 @@ from msgspec import structs
 from addendum.agent.replay import known_route
 from addendum.cache.spent import Totals, totals_of
 from addendum.cli.costs import dollars, short, total_fields
+from addendum.cli.flags import NAME
 from addendum.cli.stored import all_rows, delete, reading
 from addendum.cli.terminal import (
     json_option,
@@ -54,7 +55,7 @@ def sessions(ctx: click.Context, store: str | None, as_json: bool) -> None:
 
 
 @sessions.command("delete")
-@click.argument("session", metavar="ID")
+@click.argument("session", type=NAME, metavar="ID")
 @store_option
 @click.pass_context
 def delete_session(ctx: click.Context, session: str, store: str | None) -> None:

@@ -12,6 +12,7 @@ from msgspec import Raw
 from addendum.agent.replay import known_route
 from addendum.cache.spent import Bill, Spent, billed, totals
 from addendum.cli.costs import dead_weights, request_fields, total_fields, total_lines
+from addendum.cli.flags import NAME
 from addendum.cli.stored import altered, altered_lines, followed, read_log
 from addendum.cli.terminal import (
     json_option,
@@ -38,7 +39,7 @@ _FIGURES = 600
 
 
 @click.command()
-@click.argument("session", metavar="ID")
+@click.argument("session", type=NAME, metavar="ID")
 @click.option("--follow", is_flag=True, help="Go on with what another process adds, until Ctrl-C.")
 @store_option
 @json_option

@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from addendum import encoding
+from addendum.cli.flags import STORE
 from addendum.errors import AddendumError
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ def store_option(command: F) -> F:
     """Add `--store` to a command."""
     return click.option(
         "--store",
+        type=STORE,
         envvar="ADDENDUM_STORE",
         metavar="URL",
         help="Where sessions are kept: sqlite:///FILE. Else $ADDENDUM_STORE, else a file in your "

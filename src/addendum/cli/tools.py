@@ -11,6 +11,7 @@ import click
 from msgspec import Struct, structs
 
 from addendum.cache.compare import BYTES_A_TOKEN
+from addendum.cli.flags import NAME, NEW_FILE, PATH
 from addendum.cli.stored import read_log
 from addendum.cli.terminal import (
     json_option,
@@ -99,13 +100,15 @@ def tools() -> None:
 
 
 @tools.command("of", hidden=True)
-@click.argument("session", metavar="ID")
+@click.argument("session", type=NAME, metavar="ID")
 @click.option("--at", type=click.IntRange(min=0), metavar="SEQ", help="As of this event.")
-@click.option("--what-if", metavar="SWITCH", help="What enable:SERVER or disable:SERVER costs.")
-@click.option("--route", metavar="R", help="On this route; else on the session's own.")
+@click.option(
+    "--what-if", type=NAME, metavar="SWITCH", help="What enable:SERVER or disable:SERVER costs."
+)
+@click.option("--route", type=NAME, metavar="R", help="On this route; else on the session's own.")
 @click.option(
     "--mcp",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="MCP servers that may be asked about although they were never on.",
 )
@@ -130,7 +133,9 @@ def of(
         raise ConfigurationError(f"{given} goes with a switch only; add --what-if SWITCH")
     last = max(0, len(log) - 1)
     if at is not None and at > last:
-        raise ConfigurationError(f"the log ends at event {last}; write --at {last} or less")
+        raise ConfigurationError(
+            f"there is no event {at}; the log ends at {last}, so write --at {last} or less"
+        )
     moment = last if at is None else at
     found = states(log, moment)
     dead = sum(each.weight for each in found if each.dead)
@@ -174,9 +179,9 @@ def _preview(
 ) -> None:
     from addendum.cli.switch_cost import told
     from addendum.cli.what_if import what_if
-    from addendum.tools.mcp_file import read_mcp_file
+    from addendum.tools.mcp_file import server_specs
 
-    servers = [spec.name for spec in read_mcp_file(mcp)] if mcp is not None else []
+    servers = [spec.name for spec in server_specs(mcp)] if mcp is not None else []
     seen = run_async(what_if, log, switch, route, servers)
     if as_json:
         cost = structs.asdict(seen.cost)
@@ -264,12 +269,12 @@ def _server(name: str) -> str | None:
 
 
 @tools.command()
-@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", required=False, type=NEW_FILE)
 @click.option(
     "--mcp",
     default=".mcp.json",
     show_default=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="The file with the servers (mcpServers).",
 )
@@ -308,10 +313,10 @@ async def _pin(
     """Pin what can be pinned; return that, and what cannot with its error."""
     from addendum.stores import DEFAULT_URL, open_store
     from addendum.tools.catalogue import KIND, Pin, encode_pin, read_catalogue, write_catalogue
-    from addendum.tools.mcp_file import read_mcp_file
+    from addendum.tools.mcp_file import server_specs
     from addendum.tools.mcp_pool import ServerPool
 
-    specs = read_mcp_file(mcp)
+    specs = server_specs(mcp)
     pins: dict[str, Pin] = {}
     failed: list[dict[str, Any]] = []
     pool = ServerPool()

@@ -12,6 +12,7 @@ from addendum.agent.replay import known_route, replay
 from addendum.cache.explain import Explanation, explained
 from addendum.cache.figures import Judge, Row, totals
 from addendum.cache.record import readings
+from addendum.cli.flags import BASE_URL, NAME
 from addendum.cli.stored import altered, altered_lines, read_log
 from addendum.cli.terminal import (
     json_option,
@@ -82,10 +83,10 @@ def judge_log(log: SessionLog) -> Judged:
 
 
 @click.command()
-@click.argument("session", metavar="ID")
+@click.argument("session", type=NAME, metavar="ID")
 @click.option("--request", type=click.IntRange(1), metavar="N", help="This request alone.")
 @click.option("--ask", is_flag=True, help="Ask the endpoint as well; sends both requests again.")
-@click.option("--base-url", metavar="URL", help="With --ask: another address.")
+@click.option("--base-url", type=BASE_URL, metavar="URL", help="With --ask: another address.")
 @store_option
 @json_option
 def why(
@@ -104,6 +105,8 @@ def why(
     With --ask an endpoint that offers diagnostics of its own (Claude, OpenAI's Responses) is asked
     about each miss, and its word printed beside ours. That costs what the two prompts cost.
     """
+    if base_url is not None and not ask:
+        raise click.UsageError(f"--base-url {base_url} goes with --ask only")
     _, log = run_async(read_log, store, session)
     judged = judge_log(log)
     chosen = _chosen(log, judged, request)

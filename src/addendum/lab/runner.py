@@ -25,6 +25,7 @@ from addendum import encoding
 from addendum.agent.agent import Agent, Limits
 from addendum.agent.session import Session
 from addendum.cache.record import RequestRecord
+from addendum.checked import checks_arguments
 from addendum.errors import ConfigurationError, ProviderRefused
 from addendum.lab.decisions import decisions, rules
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
@@ -69,6 +70,7 @@ SCRIPT_ERROR = "lab_script_error"
 """How the lab calls a request that its script has no answer for."""
 
 
+@checks_arguments
 async def run_scenario(
     scenario: Scenario,
     route: str | Route,

@@ -14,6 +14,7 @@ from typing import Any, cast, get_args
 from msgspec import UNSET, Raw
 
 from addendum import encoding
+from addendum.checked import Location, checks_arguments
 from addendum.errors import ConfigurationError, ContentError
 from addendum.lab.filler import fill
 from addendum.lab.places import Place, Value, read_yaml
@@ -57,7 +58,8 @@ MAX_REPEAT = 1_000
 _TAILS = ("auto", *get_args(TailMode))
 
 
-def load(path: str | Path, values: Mapping[str, Value] | None = None) -> Scenario:
+@checks_arguments
+def load(path: Location, values: Mapping[str, Value] | None = None) -> Scenario:
     """Read a scenario file.
 
     Args:
@@ -78,6 +80,7 @@ def bundled() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(".yaml") for name in found))
 
 
+@checks_arguments
 def find(name: str, values: Mapping[str, Value] | None = None) -> Scenario:
     """Read a scenario by the path of its file, or one that comes with addendum by its name.
 

@@ -13,17 +13,19 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import msgspec
 import uvicorn
+from msgspec import Meta
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from addendum.checked import AtLeastNone, AtLeastOne, Port, Wait, checks_arguments
 from addendum.errors import ConfigurationError
 from addendum.lab import facts
 from addendum.lab.anthropic import Anthropic
@@ -193,6 +195,7 @@ class Lab:
         ]
         self.app = Starlette(routes=[*routes, Route("/", self._index)])
 
+    @checks_arguments
     def base_url(self, provider: str) -> str:
         """Return the base URL that a client of `provider` is given.
 
@@ -201,13 +204,14 @@ class Lab:
         """
         return self.url + base_path(provider)
 
+    @checks_arguments
     def fail_next(
         self,
         provider: str,
         *,
-        status: int = 429,
-        retry_after: float | None = None,
-        times: int = 1,
+        status: Annotated[int, Meta(ge=100, le=999)] = 429,
+        retry_after: Wait | None = None,
+        times: AtLeastOne = 1,
         body: bytes | None = None,
     ) -> None:
         """Answer the next requests to `provider` with an error.
@@ -222,11 +226,15 @@ class Lab:
         refusal = Refusal(f"the lab was asked to fail with {status}", status=status)
         self._plan(provider, _Fault(refusal=refusal, retry_after=retry_after, body=body), times)
 
-    def cut_next(self, provider: str, *, after_events: int = 2) -> None:
+    @checks_arguments
+    def cut_next(self, provider: str, *, after_events: AtLeastNone = 2) -> None:
         """Break the connection of the next answer after some of its events."""
         self._plan(provider, _Fault(cut_after=after_events))
 
-    def stall_next(self, provider: str, *, after_events: int = 1, times: int = 1) -> None:
+    @checks_arguments
+    def stall_next(
+        self, provider: str, *, after_events: AtLeastNone = 1, times: AtLeastOne = 1
+    ) -> None:
         """Hold the next answers to `provider` back until `release`.
 
         Args:
@@ -329,12 +337,13 @@ class _Stream:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
+@checks_arguments
 @asynccontextmanager
 async def open_lab(
     script: Script | None = None,
     *,
     clock: Clock | None = None,
-    port: int = 0,
+    port: Port = 0,
     switches: Switches | None = None,
 ) -> AsyncGenerator[Lab]:
     """Serve a lab in this event loop (asyncio) for as long as the context lasts.

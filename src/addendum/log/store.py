@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import anyio
 from msgspec import Struct
@@ -53,6 +53,7 @@ class SessionRow(Struct, frozen=True):
     user: str | None = None
 
 
+@runtime_checkable
 class Store(Protocol):
     """Keeps sessions. All methods may raise `StoreError`."""
 

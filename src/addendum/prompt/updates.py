@@ -26,7 +26,7 @@ from addendum.log.values import DeveloperText, ToolAddition, ToolSchema
 from addendum.prompt import announcements
 from addendum.prompt.blocks import Block, Change, Key, Text
 from addendum.tools.dispatcher import CALL_TOOL, CALL_TOOL_TEXT, TOOL_DISPATCHER_NAME
-from addendum.tools.history import ToolHistory, project_tool_updates
+from addendum.tools.history import ToolHistory, projected
 from addendum.tools.ledger import LedgerUpdate
 from addendum.tools.search import TOOL_SEARCH
 
@@ -85,7 +85,7 @@ def by_history(
     """
     mode = None if context.projection == "rebind" else context.projection
     assert mode != "dispatch"
-    messages, tools = project_tool_updates(developer, active, mode, history)
+    messages, tools = projected(developer, active, mode, history)
     whole = {event.seq: event.data for event in developer}
     updates: dict[int, tuple[Block, ...]] = {}
     for event in messages:

@@ -23,6 +23,7 @@ from typing import Literal, TypeAlias, get_args
 
 from msgspec import structs
 
+from addendum.checked import AtLeastOne, checks_arguments
 from addendum.errors import ConfigurationError
 from addendum.log.events import RequestContext
 from addendum.log.values import Definitions, Projection, TailMode
@@ -40,6 +41,7 @@ MESSAGE_TOOLS = "messages.tools"
 """Name, among the fields of a request, of a message that holds `tools` and no `content`."""
 
 
+@checks_arguments
 def choose_projection(
     route: Route,
     tool_changes: ToolChanges = "auto",
@@ -63,10 +65,6 @@ def choose_projection(
     Raises:
         ConfigurationError: `native` on a route without the capability, or no such choice.
     """
-    if tool_changes not in get_args(ToolChanges):
-        raise ConfigurationError(
-            f"tool_changes is {tool_changes!r}; use one of {', '.join(get_args(ToolChanges))}"
-        )
     if tool_changes in ("dispatch", "rebind"):
         return tool_changes
     native = route.capabilities.tool_update
@@ -79,6 +77,7 @@ def choose_projection(
     return "rebind"
 
 
+@checks_arguments
 def context(
     route: Route,
     projection: Projection,
@@ -86,7 +85,7 @@ def context(
     tail: TailChoice = "auto",
     caching: bool = True,
     ttl: Lifetime | None = None,
-    rendering: int = 1,
+    rendering: AtLeastOne = 1,
     rejected: Iterable[str] = (),
 ) -> RequestContext:
     """Return what an epoch on `route` records.
@@ -242,10 +241,6 @@ def _tail(route: Route, asked: TailChoice) -> TailMode:
     own = route.capabilities.tail
     if asked == "auto":
         return own
-    if asked not in get_args(TailMode):
-        raise ConfigurationError(
-            f"tail is {asked!r}; use one of auto, {', '.join(get_args(TailMode))}"
-        )
     # A route that has scoped instructions uses them by default, so the default tells.
     if asked == "scoped" and own != "scoped":
         raise ConfigurationError(

@@ -13,13 +13,15 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
 
+from addendum.checked import checks_arguments, nearest, words
 from addendum.errors import ConfigurationError
 from addendum.routes.model import (
+    Beta,
     CacheRules,
     Capabilities,
     Certainty,
@@ -125,6 +127,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
     provider: tuple[_ProviderEntry, ...]
 
 
+@checks_arguments
 def load(text: str) -> Mapping[str, Provider]:
     """Read provider data.
 
@@ -140,13 +143,28 @@ def load(text: str) -> Mapping[str, Provider]:
     try:
         entries = msgspec.convert(tomllib.loads(text), _File).provider
         found = {entry.name: _provider(entry) for entry in entries}
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, re.error) as error:
+    except msgspec.ValidationError as error:
+        raise _wrong(f"{error}{_instead(str(error))}") from error
+    except (tomllib.TOMLDecodeError, re.error) as error:
         raise _wrong(str(error)) from error
     except RecursionError:
         raise _wrong("it is nested too deeply") from None
     if len(found) < len(entries):
         raise _wrong("two providers have the same name; rename one of them")
     return found
+
+
+def _instead(error: str) -> str:
+    """Return what may stand in the place of a wrong key or word, by msgspec's error."""
+    known: dict[str, Any] = {}
+    for kind in (_RowEntry, _ProviderEntry, Endpoint, CacheRules, Capabilities, Beta):
+        known |= get_type_hints(kind, include_extras=True)
+    if found := re.match("Object contains unknown field `(.*?)`", error):
+        return nearest(found[1], known)
+    found = re.match(r"Invalid enum value .* - at `.*\.(\w+)(?:\[\.\.\.\])?`", error)
+    if found is None or found[1] not in known:
+        return ""
+    return f"; it takes {words(known[found[1]])}"
 
 
 def _wrong(why: str) -> ConfigurationError:

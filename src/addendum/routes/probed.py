@@ -62,10 +62,17 @@ class Probed(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def default_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder of results: `$ADDENDUM_PROBES`, else in the user's data directory."""
+    """Return the folder of results: `$ADDENDUM_PROBES`, else in the user's data directory.
+
+    Raises:
+        ConfigurationError: The variable names something else than a folder.
+    """
     source = os.environ if environ is None else environ
     if named := source.get(FOLDER_VARIABLE, "").strip():
-        return Path(named).expanduser()
+        folder = Path(named).expanduser()
+        if folder.exists() and not folder.is_dir():
+            raise ConfigurationError(f"{FOLDER_VARIABLE}={named} is no folder; correct it")
+        return folder
     home = source.get("XDG_DATA_HOME", "")
     base = Path(home) if Path(home).is_absolute() else Path("~/.local/share").expanduser()
     return base / "addendum" / "probes"

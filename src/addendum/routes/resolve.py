@@ -25,10 +25,12 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from msgspec import structs
 
+from addendum.checked import SHALLOW, checks_arguments
 from addendum.errors import ConfigurationError, UnknownRoute
 from addendum.log.values import TailMode
 from addendum.routes.data import ModelRow, Provider, providers
@@ -43,13 +45,14 @@ MAX_NAME = 300
 """Characters that the name of a route may have."""
 
 
+@checks_arguments
 def resolve(
     name: str,
     *,
     base_url: str | None = None,
     trusted: bool = False,
-    environ: Mapping[str, str] | None = None,
-    known: Mapping[str, Provider] | None = None,
+    environ: Annotated[Mapping[str, str], SHALLOW] | None = None,
+    known: Annotated[Mapping[str, Provider], SHALLOW] | None = None,
 ) -> Route:
     """Return the route that `name` means.
 
@@ -248,7 +251,9 @@ def checked_base_url(base_url: str) -> str:
     except ValueError as error:
         raise ConfigurationError(f"the base URL cannot be read ({error}); correct it") from None
     if parts.scheme not in ("http", "https") or not host or not _plain(base_url):
-        raise ConfigurationError("a base URL is http:// or https:// and a host; correct it")
+        # What may hold a key is not repeated.
+        named = "" if set("@?#") & set(base_url) else f", not {base_url[:60]!r}"
+        raise ConfigurationError(f"a base URL is http:// or https:// and a host{named}; correct it")
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigurationError(
             f"the base URL for {host} holds credentials, a query or a fragment; leave them out"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from addendum.checked import checks_arguments
 from addendum.errors import ConfigurationError
 from addendum.log.store import Store
 from addendum.stores.memory import MemoryStore
 from addendum.stores.sqlite import PREFIX, SqliteStore
 
-__all__ = ["DEFAULT_URL", "MemoryStore", "SqliteStore", "open_store"]
+__all__ = ["DEFAULT_URL", "MemoryStore", "SqliteStore", "check_url", "open_store"]
+
+MEMORY = "memory://"
 
 
 def _default_url(data_home: str | None) -> str:
@@ -23,6 +26,7 @@ DEFAULT_URL = _default_url(os.environ.get("XDG_DATA_HOME"))
 """Where sessions are kept unless the caller says otherwise: the user's own data directory."""
 
 
+@checks_arguments
 async def open_store(url: str | Store) -> Store:
     """Open the store that an address names.
 
@@ -40,13 +44,21 @@ async def open_store(url: str | Store) -> Store:
     """
     if not isinstance(url, str):
         return url
-    if url == "memory://":
-        return MemoryStore()
-    if url.startswith("sqlite:"):
-        return await SqliteStore.open(url)
+    check_url(url)
+    return MemoryStore() if url == MEMORY else await SqliteStore.open(url)
+
+
+def check_url(url: str) -> None:
+    """Check that there is a kind of store for an address.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    if url == MEMORY or url.startswith("sqlite:"):
+        return
     # Only the scheme is repeated: the rest of an address may hold a password.
     scheme, found, _ = url.partition("://")
-    named = f"a store of kind {scheme!r}" if found else "a store address without a scheme"
+    named = f"a store of kind {scheme[:40]!r}" if found else "a store address without a scheme"
     raise ConfigurationError(
         f"{named} is not supported: write sqlite:///path.db, sqlite:////absolute/path.db "
         "or memory://"

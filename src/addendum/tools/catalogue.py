@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from addendum import encoding
+from addendum.checked import Location
 from addendum.errors import ConfigurationError, ContentError
 from addendum.tools.mcp import RemoteTool, ServerState, screen_tool
 
@@ -99,7 +100,7 @@ def _checked(pin: Pin) -> Pin:
     return pin
 
 
-def read_catalogue(path: str | Path) -> dict[str, Pin]:
+def read_catalogue(path: Location) -> dict[str, Pin]:
     """Return the pins of a catalogue file, by server name.
 
     Raises:

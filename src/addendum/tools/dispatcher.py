@@ -27,12 +27,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
-from typing import Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
 from addendum import encoding
+from addendum.checked import SHALLOW, checks_arguments
 from addendum.errors import ContentError
 from addendum.log.values import Call, ToolSchema
 from addendum.tools.envelope import (
@@ -196,17 +197,18 @@ def is_dispatchable(
     return _may_dispatch(name, schema, can_dispatch)
 
 
+@checks_arguments
 def resolve_dispatched_tool_call(
     call: Call,
     *,
-    registry: Mapping[str, ToolSchema],
+    registry: Annotated[Mapping[str, ToolSchema], SHALLOW],
     bound: Collection[str],
     disabled: Collection[str] = (),
     can_dispatch: CanDispatch | None = None,
     search_bound: bool = True,
     pass_through_bound: bool = False,
 ) -> NotDispatched | Resolved | Refused:
-    """Turn a dispatcher call into the call it stands for. Never raises.
+    """Turn a dispatcher call into the call it stands for. Never raises, whatever a model wrote.
 
     Args:
         call: The model's call.
@@ -220,6 +222,10 @@ def resolve_dispatched_tool_call(
 
     Returns:
         The call unchanged if it is none of `call_tool`; else what runs, or why nothing does.
+
+    Raises:
+        ConfigurationError: The caller's own part is of another type: a name that is taken letter by
+            letter would switch nothing off.
     """
     if call.name != TOOL_DISPATCHER_NAME:
         return NotDispatched(call)

@@ -28,6 +28,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from addendum import encoding
+from addendum.allowed import shown
+from addendum.checked import AtLeastNone, Seconds, Word, check_fields, check_value, checks_arguments
 from addendum.errors import ConfigurationError, ContentError
 from addendum.log.values import ToolSchema
 from addendum.tools.dispatcher import RESERVED_NAMES
@@ -58,13 +60,16 @@ class ToolContext(Struct, frozen=True):
     """
 
     session: str
-    turn: int
-    step: int
+    turn: AtLeastNone
+    step: AtLeastNone
     call_id: str
     tool: str
     state: dict[str, Any]
     report: Callable[[float, float | None, str | None], None] = _unheard
     host: Any = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class FunctionTool(Struct, Generic[P, R], frozen=True, eq=False):
@@ -77,14 +82,20 @@ class FunctionTool(Struct, Generic[P, R], frozen=True, eq=False):
         takes_context: Whether a `ToolContext` is its first argument.
         arguments: Struct type the arguments are decoded to; None if it takes the decoded object.
         read_only: Whether a call changes nothing, so that it may start early, or be in vain.
+
+    Raises:
+        ConfigurationError: A field holds what it cannot hold.
     """
 
     schema: ToolSchema
     function: Callable[P, R]
-    timeout: float | None = None
+    timeout: Seconds | None = None
     takes_context: bool = False
     arguments: type[Struct] | None = None
     read_only: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def name(self) -> str:
@@ -96,12 +107,13 @@ class FunctionTool(Struct, Generic[P, R], frozen=True, eq=False):
         return self.function(*args, **kwargs)
 
     @classmethod
+    @checks_arguments
     def from_schema(
         cls,
         schema: ToolSchema,
         function: Callable[..., Any],
         *,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
         read_only: bool = False,
     ) -> FunctionTool[..., Any]:
         """Make a tool whose schema is given.
@@ -114,8 +126,9 @@ class FunctionTool(Struct, Generic[P, R], frozen=True, eq=False):
             read_only: Whether a call changes nothing.
 
         Raises:
-            ConfigurationError: The function is no such function.
+            ConfigurationError: The function is no such function, or the schema none of a tool.
         """
+        _check_schema(schema)
         parameters = _parameters(function, schema.name)
         context = bool(parameters) and _hints(function, schema.name).get(parameters[0].name)
         return FunctionTool(schema, function, timeout, context is ToolContext, read_only=read_only)
@@ -163,14 +176,15 @@ def tool(
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
+@checks_arguments
 def tool(
     function: Callable[..., Any] | None = None,
     /,
     *,
-    name: str | None = None,
+    name: Word | None = None,
     description: str | None = None,
     defer_loading: bool = False,
-    timeout: float | None = None,
+    timeout: Seconds | None = None,
     read_only: bool = False,
 ) -> Any:
     """Make a function a tool: `@tool`, or `@tool(name=...)`.
@@ -260,7 +274,7 @@ def _make(
     read_only: bool = False,
 ) -> FunctionTool[..., Any]:
     if not callable(function):
-        raise ConfigurationError(f"{function!r} is no tool; pass a function or a FunctionTool")
+        raise ConfigurationError(f"{shown(function)} is no tool; pass a function or a FunctionTool")
     name = name or str(getattr(function, "__name__", type(function).__name__))
     check_function_names([name], RESERVED_NAMES)
     parameters = _parameters(function, name)
@@ -275,6 +289,21 @@ def _make(
         True if defer_loading else None,
     )
     return FunctionTool(schema, function, timeout, takes_context, arguments, read_only)
+
+
+def _check_schema(schema: ToolSchema) -> None:
+    """Refuse a definition that no provider takes: it is not checked where it is made."""
+    where = f"ToolSchema({shown(schema.name)})"
+    check_value("ToolSchema", "name", schema.name, str)
+    check_value(where, "description", schema.description, str)
+    check_value(where, "defer_loading", schema.defer_loading, bool | None)
+    check_value(where, "parameters", schema.parameters, Raw)
+    try:
+        parameters: Any = encoding.decode(bytes(schema.parameters))
+    except ContentError as error:
+        raise ConfigurationError(f"{where}: its parameters cannot be read: {error}") from error
+    if not isinstance(parameters, dict):
+        raise ConfigurationError(f"{where}: its parameters are no JSON schema, which is an object")
 
 
 def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:

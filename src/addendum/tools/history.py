@@ -8,12 +8,13 @@ the session-long fold in `addendum.tools.ledger` instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from addendum.errors import ConfigurationError, LogError
+from addendum.checked import SHALLOW, check_fields, checks_arguments
+from addendum.errors import LogError
 from addendum.log.events import DeveloperMessage, Event, RequestHeader
 from addendum.log.values import DeveloperBlock, ToolAddition, ToolRemoval, ToolSchema
 
@@ -29,14 +30,20 @@ class ToolUpdate(Struct, frozen=True):
     """
 
     message_id: int
-    additions: tuple[ToolSchema, ...] = ()
+    additions: Annotated[tuple[ToolSchema, ...], SHALLOW] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class ToolHistory(Struct, frozen=True):
     """Initial declarations of the current series, and its updates in order."""
 
-    tools: tuple[ToolSchema, ...] = ()
-    updates: tuple[ToolUpdate, ...] = ()
+    tools: Annotated[tuple[ToolSchema, ...], SHALLOW] = ()
+    updates: Annotated[tuple[ToolUpdate, ...], SHALLOW] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 EMPTY = ToolHistory()
@@ -176,6 +183,7 @@ def definitions(history: ToolHistory) -> dict[str, ToolSchema]:
     return found
 
 
+@checks_arguments
 def project_tool_updates(
     messages: Sequence[_M],
     active_tools: Sequence[ToolSchema],
@@ -194,12 +202,18 @@ def project_tool_updates(
         The messages (the same object if nothing was filtered) and the tool declarations.
 
     Raises:
-        ConfigurationError: The mode is none of the three.
+        ConfigurationError: The mode is none of the three, or something is of another type.
     """
-    if mode not in (None, "addition-only", "in-history"):
-        raise ConfigurationError(
-            f"unknown tool update mode {mode!r}; use addition-only, in-history or None"
-        )
+    return projected(messages, active_tools, mode, history)
+
+
+def projected(
+    messages: Sequence[_M],
+    active_tools: Sequence[ToolSchema],
+    mode: Mode,
+    history: ToolHistory | None,
+) -> tuple[Sequence[_M], tuple[ToolSchema, ...]]:
+    """As `project_tool_updates`, of what we made ourselves: nothing is looked at twice."""
     if mode is None:
         return _without_updates(messages), undeferred(_known_order(active_tools, history))
     if history is None or not _current(messages, active_tools, history):

@@ -30,13 +30,15 @@ import re
 import secrets
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from addendum.allowed import shown
+from addendum.checked import SECRET, Wait, Word, check_fields
 from addendum.encoding import MAX_DEPTH, canonical, clean, digest, encode
-from addendum.errors import ContentError
+from addendum.errors import ConfigurationError, ContentError
 from addendum.log.values import Media
 from addendum.tools.validation import SchemaUnusable, Validator
 
@@ -96,17 +98,39 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
         cwd: Working directory of the child.
         defer: Its tools are not bound in a session's head.
         on: Switched on by configuration.
+
+    Raises:
+        ConfigurationError: A field holds what it cannot hold, or nothing says how it is reached.
     """
 
-    name: str
+    name: Word
     command: tuple[str, ...] = ()
-    url: str | None = None
+    url: Word | None = None
     server: object | None = None
-    env: tuple[tuple[str, str], ...] = ()
-    headers: tuple[tuple[str, str], ...] = ()
-    cwd: str | None = None
+    env: Annotated[tuple[tuple[str, str], ...], SECRET] = ()
+    headers: Annotated[tuple[tuple[str, str], ...], SECRET] = ()
+    cwd: Word | None = None
     defer: bool = False
     on: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        where = f"ServerSpec(name={shown(self.name)})"
+        if not self.name.isprintable():
+            raise ConfigurationError(f"{where}: has an unusable name; give it a printable one")
+        ways = (bool(self.command), self.url is not None, self.server is not None)
+        if ways.count(True) != 1:
+            raise ConfigurationError(
+                f"{where}: must have exactly one of command=, url= and server=; correct it"
+            )
+        if self.command and not self.command[0]:
+            raise ConfigurationError(f"{where}: command={self.command} names no program; name one")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            # Behind an @ or a ? stands what may be a key.
+            named = "..." if set("@?#") & set(self.url) else shown(self.url)
+            raise ConfigurationError(
+                f"{where}: url={named} must begin with http:// or https://; correct it"
+            )
 
     def key(self) -> str:
         """Return the digest of what identifies the connection: spec and credentials.
@@ -202,17 +226,20 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
         grace: A child process has this to end before it is told to, and again before it is killed.
     """
 
-    idle: float = 60.0
-    connect: float = 60.0
-    fetch: float = 30.0
-    first_pause: float = 0.2
-    longest_pause: float = 30.0
-    stable: float = 5.0
-    demand: float = 10.0
-    probe: float = 5.0
-    quiet: float = 0.05
-    confirm: float = 1.0
-    grace: float = 2.0
+    idle: Wait = 60.0
+    connect: Wait = 60.0
+    fetch: Wait = 30.0
+    first_pause: Wait = 0.2
+    longest_pause: Wait = 30.0
+    stable: Wait = 5.0
+    demand: Wait = 10.0
+    probe: Wait = 5.0
+    quiet: Wait = 0.05
+    confirm: Wait = 1.0
+    grace: Wait = 2.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class CallOutcome(msgspec.Struct, frozen=True):

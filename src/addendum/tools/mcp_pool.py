@@ -8,6 +8,7 @@ import importlib.util
 import anyio.lowlevel
 import msgspec
 
+from addendum.checked import Wait, checks_arguments
 from addendum.errors import ConfigurationError, MissingExtra, install_hint
 from addendum.tools.mcp import ServerSpec
 from addendum.tools.mcp_connection import Connection, Timings
@@ -23,9 +24,8 @@ class ServerPool:
         timings: The other waits; `idle_seconds` wins over its `idle`.
     """
 
-    def __init__(
-        self, *, idle_seconds: float | None = None, timings: Timings | None = None
-    ) -> None:
+    @checks_arguments
+    def __init__(self, *, idle_seconds: Wait | None = None, timings: Timings | None = None) -> None:
         given = timings or Timings()
         self.timings = (
             given if idle_seconds is None else msgspec.structs.replace(given, idle=idle_seconds)
@@ -47,10 +47,6 @@ class ServerPool:
             raise MissingExtra(f"MCP servers need the MCP SDK; {install_hint('mcp')}")
         if self.closed:
             raise ConfigurationError("this pool of MCP servers is closed; make a new one")
-        if (bool(spec.command), spec.url is not None, spec.server is not None).count(True) != 1:
-            raise ConfigurationError(
-                f"server {spec.name} must have exactly one of command, url and server; correct it"
-            )
         key = spec.key()
         if (timer := self._expiries.pop(key, None)) is not None:
             timer.cancel()

@@ -127,6 +127,15 @@ class Registry:
         return ServerState() if connection is None else connection.state
 
     @property
+    def unlisted(self) -> tuple[str, ...]:
+        """The servers whose tools are not known now: off, or on and not heard of yet."""
+        return tuple(
+            name
+            for name, server in self._servers.items()
+            if not (server.on and (server.known or server.restored or server.revision))
+        )
+
+    @property
     def searches(self) -> bool:
         """Whether `tool_search` is an active tool."""
         return self._search is not None

@@ -8,7 +8,7 @@ from typing import Any, cast
 import anyio
 
 from addendum import encoding
-from addendum.agent.approval import Decision
+from addendum.agent.approval import Decision, Kind
 from addendum.errors import ConfigurationError
 from addendum.routes import credentials
 from addendum.viewer.render import base_of
@@ -98,7 +98,9 @@ def _decision(value: Any) -> Decision:
     kind = _text(given, "kind")
     always = given.get("always") is True
     if kind != "edit":
-        return Decision(kind, text=_text(given, "text"), always=always and kind == "approve")
+        return Decision(
+            cast("Kind", kind), text=_text(given, "text"), always=always and kind == "approve"
+        )
     edited = encoding.decode(_text(given, "arguments"))
     if not isinstance(edited, dict):
         raise ConfigurationError('arguments are a JSON object, such as {"path": "x"}')

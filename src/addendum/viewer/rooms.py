@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from pathlib import Path
 
 import anyio
 import click
@@ -32,7 +33,7 @@ from addendum.log.store import Store, new_id
 from addendum.routes import Route, credentials, describe, resolve
 from addendum.stores import DEFAULT_URL, open_store
 from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_file import read_mcp_file
+from addendum.tools.mcp_file import server_specs
 from addendum.tools.mcp_pool import ServerPool
 from addendum.viewer.watch import Watch, Watched
 
@@ -173,7 +174,7 @@ class Setup(Struct, frozen=True):
     route: str | None = None
     store: str | None = None
     lab: bool = False
-    mcp: str | None = None
+    mcp: Path | None = None
     instructions: str | None = None
     ask: AskMode = "changes"
 
@@ -389,7 +390,7 @@ async def open_house(
         AddendumError: Something of it cannot be set up.
     """
     if setup.mcp is not None:
-        servers = (*servers, *read_mcp_file(setup.mcp))
+        servers = (*servers, *server_specs(setup.mcp))
     async with AsyncExitStack() as stack:
         if store is None:
             store = await open_store(setup.store or DEFAULT_URL)

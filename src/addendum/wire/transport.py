@@ -20,14 +20,22 @@ import ssl
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, TypeAlias
+from typing import Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 import anyio
 import httpx2
 from msgspec import Struct
 
+from addendum.checked import (
+    AtLeastNone,
+    AtLeastOne,
+    Seconds,
+    Wait,
+    check_fields,
+    checks_arguments,
+)
 from addendum.errors import ConfigurationError, ProviderBusy, ProviderError, StreamBroken
 from addendum.wire.aws_event_stream import AwsEventParser
 from addendum.wire.refusal import http_error, one_line, refusal_text
@@ -44,6 +52,7 @@ ACCEPTED: Mapping[Framing, str] = {
 
 __all__ = [
     "ACCEPTED",
+    "Carrier",
     "Framing",
     "Reply",
     "Retry",
@@ -108,15 +117,18 @@ class TransportSettings(Struct, frozen=True):
         max_answer: Size of one answer, all events together.
     """
 
-    connect: float = 10.0
-    read: float = 120.0
-    write: float = 60.0
-    retries: int = 2
-    first_delay: float = 0.5
-    max_delay: float = 8.0
-    max_retry_after: float = 60.0
-    max_event: int = MAX_EVENT
-    max_answer: int = 256 * 1024 * 1024
+    connect: Seconds = 10.0
+    read: Seconds = 120.0
+    write: Seconds = 60.0
+    retries: AtLeastNone = 2
+    first_delay: Wait = 0.5
+    max_delay: Wait = 8.0
+    max_retry_after: Wait = 60.0
+    max_event: AtLeastOne = MAX_EVENT
+    max_answer: AtLeastOne = 256 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class Retry(Struct, frozen=True):
@@ -153,6 +165,17 @@ class Reply(NamedTuple):
     events: AsyncIterator[SseEvent]
 
 
+@runtime_checkable
+class Carrier(Protocol):
+    """Carries requests: a `Transport`, or what stands around one."""
+
+    def stream(
+        self, request: WireRequest, *, on_retry: Callable[[Retry], None] | None = None
+    ) -> AbstractAsyncContextManager[Reply]:
+        """Send a request and give its answer, as `Transport.stream`."""
+        ...
+
+
 class Transport:
     """Sends requests over one HTTP client, which keeps connections open between them.
 
@@ -166,6 +189,7 @@ class Transport:
         clock: Gives the time in seconds since the epoch, to read a `retry-after` date.
     """
 
+    @checks_arguments
     def __init__(
         self,
         settings: TransportSettings | None = None,

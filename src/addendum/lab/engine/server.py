@@ -92,6 +92,17 @@ class Engine:
         return answer.status_code, answer.content
 
 
+def check_program() -> None:
+    """Check that the program that the environment names, if it does, is there.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    named = os.environ.get(PROGRAM_VARIABLE)
+    if named and not Path(named).is_file():
+        raise ConfigurationError(f"{PROGRAM_VARIABLE}={named} names no file; correct it")
+
+
 def unavailable() -> str | None:
     """Return why the engine cannot run here, as one line, or None if nothing speaks against it."""
     named = os.environ.get(PROGRAM_VARIABLE)

@@ -1,0 +1,216 @@
+"""Names that no tool has: told as soon as the tools are known, with the nearest one.
+
+A name is an error where nothing can bring it: no function of the agent has it, no configured
+server's tools begin like it, and no `tool_dispatch=True` says that tools are added later. Where
+something still may, a notice tells it in the first turn that knows better. A glob pattern stands
+for what there is, so one that fits nothing is a notice at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from addendum.checked import nearest
+from addendum.errors import ConfigurationError
+from addendum.log.events import RequestHeader, SessionStart
+from addendum.tools.dispatcher import RESERVED_NAMES, TOOL_DISPATCHER_NAME
+from addendum.tools.history import definitions
+from addendum.tools.names import model_prefix
+from addendum.tools.registry import Snapshot
+
+if TYPE_CHECKING:
+    from addendum.agent.agent import Agent
+    from addendum.agent.session import Session
+
+_WILD = "*?["
+_NAMED = 8
+"""Names that a message lists at most."""
+
+
+class Written(Struct, frozen=True):
+    """A name as a caller wrote it.
+
+    Attributes:
+        where: What it was given to.
+        name: A tool's name or pattern; a server's if `of_server`.
+        of_server: Whether it is a server's.
+        exact: Whether it is read as a name only, and never as a pattern.
+    """
+
+    where: str
+    name: str
+    of_server: bool = False
+    exact: bool = False
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it is a glob pattern."""
+        return not self.exact and self.is_wild
+
+    @property
+    def is_wild(self) -> bool:
+        """Whether it has what no name of a tool has."""
+        return any(each in self.name for each in _WILD)
+
+    def fits(self, names: Collection[str]) -> bool:
+        """Say whether one of some names is meant."""
+        return self.name in names or (
+            self.is_pattern and any(fnmatchcase(name, self.name) for name in names)
+        )
+
+    def may_come(self, servers: Iterable[str]) -> bool:
+        """Say whether a tool of one of some servers could be meant."""
+        if self.exact and self.is_wild:
+            return False
+        places = [place for each in _WILD if (place := self.name.find(each)) >= 0]
+        begin = self.name[: min(places, default=len(self.name))]
+        prefixes = [model_prefix(server) for server in servers]
+        return any(
+            begin.startswith(each) or (self.is_pattern and each.startswith(begin))
+            for each in prefixes
+        )
+
+
+def written_in(agent: Agent) -> list[Written]:
+    """Return the names of tools and servers that an agent's configuration has."""
+    found = [Written(f"disabled=[{name!r}]", name, exact=True) for name in agent.disabled]
+    for policy in () if agent.approval is None else agent.approval.policies:
+        found.append(Written(f"Policy({policy.action!r}, {policy.tool!r})", policy.tool))
+        if policy.server is not None:
+            where = f"Policy({policy.action!r}, server={policy.server!r})"
+            found.append(Written(where, policy.server, True))
+    for hook in agent.hooks:
+        names = (hook.tools,) if isinstance(hook.tools, str) else hook.tools
+        found += [Written(f"Hook({name!r})", name) for name in names]
+    return [each for each in found if each.exact or each.name != "*"]
+
+
+def check_names(agent: Agent, names: Iterable[Written], *, children: bool = False) -> None:
+    """Refuse exact names that nothing can bring.
+
+    Args:
+        agent: Whose tools and servers are meant.
+        names: The names.
+        children: Whether those of the child sessions that its tools open are meant, too.
+
+    Raises:
+        ConfigurationError: One of them is such a name.
+    """
+    agents = _with_children(agent) if children else [agent]
+    tools = {tool.name for each in agents for tool in each.tools} | RESERVED_NAMES
+    servers = {spec.name for each in agents for spec in each.servers}
+    for name in names:
+        known = servers if name.of_server else tools
+        if name.is_pattern or name.name in known:
+            continue
+        by_hand = agent.tool_dispatch and not name.is_wild
+        if not name.of_server and (name.may_come(servers) or by_hand):
+            continue
+        raise ConfigurationError(_line(name, known - RESERVED_NAMES, agent))
+
+
+def _with_children(agent: Agent) -> list[Agent]:
+    from addendum.agent.subagents import agents_of  # it imports this module
+
+    found = [agent]
+    for each in found:
+        found += agents_of(each)
+    return found
+
+
+def _line(written: Written, known: Collection[str], agent: Agent | None) -> str:
+    what = "MCP server" if written.of_server else "tool"
+    said = f"{written.where}: no {what} has this name"
+    if near := nearest(written.name, sorted(known)):
+        return said + near
+    there = ", ".join(sorted(known)[:_NAMED]) or "none"
+    later = "" if written.of_server or agent is None else "; tool_dispatch=True if it comes later"
+    return f"{said}; there are: {there}{', ...' if len(known) > _NAMED else ''}{later}"
+
+
+class UnknownNames:
+    """What of an agent's names no tool of a session has, told once each, whoever has it open.
+
+    Args:
+        session: The session, as its log has it.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._left = written_in(session.agent)
+        first = session.log.events[0].data
+        if isinstance(first, SessionStart) and first.parent is None:
+            # A child's are its parent's too, and may mean tools that only that one has.
+            below = {tool.name for each in _with_children(session.agent) for tool in each.tools}
+            names = [Written(f"exclude=[{name!r}]", name) for name in first.excluded]
+            self._left += [each for each in names if not each.fits(below)]
+        headers = [event.data for event in session.log.rare]
+        seen = [
+            tool.name
+            for data in headers
+            if isinstance(data, RequestHeader)
+            for tool in data.header.tools
+        ]
+        if session.log.header is not None:
+            # What could be said of the requests so far was said by whoever sent them.
+            servers = session.registry.server_names
+            away = [s for s in servers if not any(n.startswith(model_prefix(s)) for n in seen)]
+            self._settled({*seen, *self._own(session.registry.snapshot())}, away)
+
+    def notices(self, snapshot: Snapshot) -> list[str]:
+        """Return a line for each name that can be said now to mean nothing.
+
+        Args:
+            snapshot: The tools of the step.
+        """
+        if not self._left:
+            return []
+        return self._settled(self._own(snapshot), self._session.registry.unlisted)
+
+    def _own(self, snapshot: Snapshot) -> set[str]:
+        return _known(self._session, snapshot) | RESERVED_NAMES
+
+    def _settled(self, tools: Collection[str], unlisted: Collection[str]) -> list[str]:
+        """Keep the names that may still come to mean something; return what is said of others."""
+        session, said, left = self._session, list[str](), list[Written]()
+        for each in self._left:
+            known = set(session.registry.server_names if each.of_server else tools)
+            if each.name == TOOL_DISPATCHER_NAME:
+                said.append(
+                    f"{each.where}: other tools are called through {each.name}; it is they that "
+                    "are named, whatever way the call comes"
+                )
+            elif each.fits(known):
+                continue
+            elif not each.of_server and each.may_come(unlisted):
+                left.append(each)
+            else:
+                said.append(_line(each, known - RESERVED_NAMES, None))
+        self._left = left
+        return said
+
+
+def _known(session: Session, snapshot: Snapshot) -> set[str]:
+    """Return the names that mean something in a session: what it has, or had."""
+    own = {tool.name for tool in session.agent.tools}
+    told = definitions(session.tool_history())
+    head = {tool.name for tool in session.head_tools()}
+    return {*own, *told, *head, *snapshot.entries}
+
+
+def check_refused(session: Session, names: Iterable[str]) -> None:
+    """Refuse to refuse what no tool of a session is called, and no server can bring.
+
+    Raises:
+        ConfigurationError: One is such a name.
+    """
+    registry = session.registry
+    known = _known(session, registry.snapshot()) | {*session.disabled}
+    for name in names:
+        written = Written(f"SessionTools.refuse({name!r})", name, exact=True)
+        if name not in known | RESERVED_NAMES and not written.may_come(registry.server_names):
+            raise ConfigurationError(_line(written, known, None), session=session.id)
