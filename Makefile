@@ -27,6 +27,7 @@ check: .venv/dev ## what CI runs: format, lint, types, layers, words, tests
 	$(RUN) pyright
 	.venv/bin/python .venv/bin/lint-imports
 	.venv/bin/python scripts/check_words.py
+	.venv/bin/python scripts/check_imports.py > /dev/null
 	.venv/bin/python scripts/check_cases.py > /dev/null
 	.venv/bin/python scripts/check_requirements.py
 	$(RUN) pytest -n 3 --dist worksteal

@@ -40,8 +40,7 @@ def test_routes_as_json_have_the_fields_that_were_promised() -> None:
         *("redefine", "cache", "source", "checked", "certainty"),
     }
     everything = told("routes")["routes"]
-    assert len(everything) > 10
-    assert all(fields <= route.keys() for route in everything)
+    assert everything and all(fields <= route.keys() for route in everything)
     (one,) = told("routes", "anthropic:claude-opus-5-5+by-reference")["routes"]
     assert (one["definitions"], one["redefine"]) == ("by-reference", False)
     provider = told("routes", "openai-chat")["routes"]

@@ -266,7 +266,7 @@ def test_the_body_is_taken_as_it_is(provider: type[Provider], body: Json) -> Non
 
 
 @pytest.mark.parametrize(("provider", "body"), PROVIDERS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_every_body_is_answered(provider: type[Provider], body: Json, data: st.DataObject) -> None:
     sent = deepcopy(body)

@@ -88,7 +88,7 @@ def test_the_body_is_taken_as_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_every_body_is_answered(name: str, data: st.DataObject) -> None:
     made, body = CASES[name]

@@ -9,7 +9,7 @@ from collections import Counter
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 from tests.property.driver import HIDDEN, MARKED, NAMES, OWN, Home, Move, Played, playing
 from tests.property.judging import judged
@@ -165,9 +165,8 @@ def test_every_history_keeps_the_prefix_or_says_why(home: Home) -> None:
 
     @settings(
         max_examples=PER_HOME,
-        deadline=None,
+        derandomize=False,
         database=None,
-        suppress_health_check=list(HealthCheck),
         # A history is short enough to read; shrinking one takes minutes.
         phases=(Phase.explicit, Phase.generate),
         print_blob=True,
@@ -352,9 +351,8 @@ def test_rare_moves_are_drawn_often_enough() -> None:
     @seed(1)
     @settings(
         max_examples=500,
-        deadline=None,
+        derandomize=False,
         database=None,
-        suppress_health_check=list(HealthCheck),
         phases=(Phase.generate,),
     )
     @given(histories())

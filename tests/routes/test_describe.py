@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from addendum import encoding
 from addendum.errors import UnknownRoute
-from addendum.routes import describe, resolve
+from addendum.routes import data, describe, resolve
 
 KEYS = [
     "route",
@@ -27,35 +29,17 @@ KEYS = [
 ]
 
 
-def test_every_entry_has_exactly_the_keys() -> None:
+def test_every_row_of_the_data_is_an_entry_with_exactly_the_keys() -> None:
     entries = describe()
-    assert {entry["route"].split(":")[0] for entry in entries} == {
-        "anthropic",
-        "deepseek",
-        "openai",
-        "openai-chat",
-        "bedrock",
-        "gemini",
-        "vertex",
-        "openrouter",
-        "azure",
-        "azure-chat",
-        "vertex-claude",
-        "bedrock-claude",
-        "moonshot",
-        "deepseek-chat",
-        "xai",
-        "groq",
-        "mistral",
-        "zai",
-        "qwen",
-        "vllm",
-        "sglang",
-        "llamacpp",
-        "compatible",
-        "anthropic-compatible",
-        "responses-compatible",
-    }
+    folder = Path(data.__file__).parent
+    written = [
+        provider
+        for file in data.FILES
+        for provider in tomllib.loads((folder / file).read_text("utf-8"))["provider"]
+    ]
+    assert [entry["route"].split(":")[0] for entry in entries] == [
+        provider["name"] for provider in written for _ in provider["model"]
+    ]
     for entry in entries:
         assert list(entry) == KEYS
         assert entry["models"]

@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
-import sys
-from pathlib import Path
 
 import pytest
+from tests.scripts.loading import ROOT, load
 
-ROOT = Path(__file__).parents[2]
-
-
-def load():
-    path = ROOT / "scripts" / "mutations.py"
-    spec = importlib.util.spec_from_file_location("mutations", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["mutations"] = module  # where a dataclass looks for its module
-    spec.loader.exec_module(module)
-    return module
-
-
-SCRIPT = load()
+SCRIPT = load("mutations")
 
 
 @pytest.mark.parametrize("mutation", SCRIPT.MUTATIONS, ids=lambda mutation: mutation.name)

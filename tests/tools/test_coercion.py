@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from addendum import encoding
@@ -228,7 +228,6 @@ ROOTS = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(ROOTS, VALUES)
 def test_coercion_is_idempotent(schema: Any, value: Any) -> None:
     once, _ = coerce(schema, value)
@@ -237,7 +236,6 @@ def test_coercion_is_idempotent(schema: Any, value: Any) -> None:
     assert encoding.encode(twice) == encoding.encode(once)
 
 
-@settings(deadline=None)
 @given(ROOTS, st.dictionaries(st.sampled_from("abc"), VALUES))
 def test_a_valid_value_is_never_changed(schema: Any, value: Any) -> None:
     validator = validator_for(encoding.encode(schema))

@@ -487,7 +487,7 @@ ENVELOPES = (
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.sampled_from([TOOL_DISPATCHER_NAME]) | NAMES,
     ENVELOPES | st.text() | JSON.map(json.dumps),

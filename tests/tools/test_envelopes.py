@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripts.envelopes import FORBIDDEN, ROUND, Envelopes, judge, play
 
@@ -16,12 +16,7 @@ pytestmark = pytest.mark.anyio
 SEEDS = st.integers(0, 2**32)
 
 
-@settings(
-    max_examples=10_000,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+@settings(max_examples=10_000)
 @given(SEEDS, st.text(max_size=40))
 def test_10_000_random_envelopes(seed: int, text: str) -> None:
     """Those that the script makes, and any text at all."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -282,7 +282,6 @@ def test_the_right_tool_of_real_servers_is_among_the_first_three(
     ]
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300), st.text(max_size=30))
 def test_any_query_gives_json(query: str, server: str) -> None:
     body = json.loads(search(TOOLS, query, server=server))

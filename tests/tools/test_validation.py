@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -350,7 +350,6 @@ LIKE_SCHEMAS = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(LIKE_SCHEMAS | JSON, JSON)
 def test_whatever_comes_only_schema_unusable_is_raised(schema: Any, value: Any) -> None:
     try:

@@ -29,7 +29,9 @@ from addendum.lab.facts import (
     BETA_INLINE,
     BETA_OUTPUT_CONFIG,
     BETA_REFERENCE,
+    CacheFacts,
     ClaudeModel,
+    claude_cache,
     claude_model,
     undated,
 )
@@ -81,6 +83,13 @@ class Anthropic:
         """Return a refusal in the provider's own error shape."""
         return anthropic_answer.refusal(refusal)
 
+    def caches(self, model: str) -> CacheFacts | None:
+        """Return how a model is cached here; None if it is not, or there is no such model."""
+        known = claude_model(model)
+        if known is None:
+            return None
+        return claude_cache(known, minimum=self._minimum, runs=not self._cloud)
+
     def answer(self, call: Call) -> Reply:
         """Answer a request, or raise a `Refusal`."""
         key = _credential(call)
@@ -100,9 +109,8 @@ class Anthropic:
         priced, writes = self._cache.price(
             rendered.blocks,
             keys={"tools": scope, "messages": _settings(asked)},
-            minimum=max(model.minimum, self._minimum),
+            facts=claude_cache(model, minimum=self._minimum, runs=not self._cloud),
             now=call.now,
-            places=range(len(rendered.blocks)) if self._cloud else None,
         )
         warming = body["max_tokens"] == 0
         said = Spoken() if warming else speak(call.script, heard(asked), rendered.offered)

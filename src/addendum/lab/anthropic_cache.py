@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from addendum.lab.anthropic_render import Block
-from addendum.lab.facts import CLAUDE_LIFETIME_SECONDS, CLAUDE_LOOKBACK_POSITIONS
+from addendum.lab.facts import CacheFacts
 from addendum.lab.prefix import running
 
 _RUNS = ("tool_use", "tool_result")
@@ -80,9 +80,8 @@ class PrefixCache:
         blocks: Sequence[Block],
         *,
         keys: Mapping[str, bytes],
-        minimum: int,
+        facts: CacheFacts,
         now: float,
-        lookback: int = CLAUDE_LOOKBACK_POSITIONS.value,
         places: Sequence[int] | None = None,
     ) -> tuple[Priced, tuple[Write, ...]]:
         """Read the cache for a request; what it found lives on from `now`.
@@ -91,21 +90,20 @@ class PrefixCache:
             blocks: The request in cache order.
             keys: What else has to be equal, by the section from which on it counts: `tools`
                 (then for all), `system`, `messages`.
-            minimum: Shortest prefix that is cached, in tokens.
+            facts: How the model is cached.
             now: The time at which the request started, in seconds.
-            lookback: Positions that a walk from a mark covers, the mark's own among them.
-            places: The position of each block, where it is not Claude's own API that counts them.
+            places: The position of each block, where the facts do not say it all.
 
         Returns:
             The figures, and what is to be stored when the answer begins.
         """
         digests = _digests(blocks, keys)
         sizes = _sizes(blocks)
-        marks = [at for at, block in enumerate(blocks) if block.mark and sizes[at] >= minimum]
+        marks = [at for at, block in enumerate(blocks) if block.mark and sizes[at] >= facts.minimum]
         if not marks:
             return Priced(0, 0, 0, sizes[-1] if sizes else 0), ()
-        places = positions(blocks) if places is None else places
-        hit = self._find(marks, places, digests, now, lookback)
+        places = positions(blocks, runs=facts.runs) if places is None else places
+        hit = self._find(marks, places, digests, now, facts.lookback)
         for at in {*marks, *([hit] if hit is not None else [])}:
             self._refresh(digests[at], now)
         read = sizes[hit] if hit is not None else 0
@@ -113,7 +111,7 @@ class PrefixCache:
         hours = [sizes[at] for at in marks if blocks[at].mark == "1h" and sizes[at] > read]
         middle = max(hours, default=read)
         writes = tuple(
-            Write(digests[at], CLAUDE_LIFETIME_SECONDS.value[blocks[at].mark or "5m"])
+            Write(digests[at], facts.lifetimes[blocks[at].mark or "5m"])
             for at in marks
             if sizes[at] > read
         )
@@ -155,11 +153,11 @@ class PrefixCache:
             entry.expires = max(entry.expires, now + entry.lifetime)
 
 
-def positions(blocks: Sequence[Block]) -> list[int]:
-    """Return the position of each block: a run of calls or of results shares one."""
+def positions(blocks: Sequence[Block], *, runs: bool) -> list[int]:
+    """Return the position of each block; where `runs`, one of calls or of results shares one."""
     found: list[int] = []
     for at, block in enumerate(blocks):
-        same = at > 0 and block.kind in _RUNS and blocks[at - 1].kind == block.kind
+        same = runs and at > 0 and block.kind in _RUNS and blocks[at - 1].kind == block.kind
         found.append((found[-1] if found else -1) + (0 if same else 1))
     return found
 

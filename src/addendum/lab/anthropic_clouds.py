@@ -28,6 +28,10 @@ class VertexClaude:
     def __init__(self) -> None:
         self._claude = Anthropic(cloud=True)
 
+    def caches(self, model: str) -> facts.CacheFacts | None:
+        """Return how a model is cached here; None if it is not, or there is no such model."""
+        return self._claude.caches(model.partition("@")[0])
+
     def answer(self, call: Call) -> Reply:
         """Answer a request, or raise a `Refusal`."""
         return self._claude.answer(_from_vertex(call))
@@ -42,6 +46,10 @@ class BedrockClaude:
 
     def __init__(self) -> None:
         self._claude = Anthropic(cloud=True, minimum=facts.BEDROCK_CLAUDE_MINIMUM_TOKENS.value)
+
+    def caches(self, model: str) -> facts.CacheFacts | None:
+        """Return how a model is cached here; None if it is not, or there is no such model."""
+        return self._claude.caches(model.removeprefix("anthropic."))
 
     def answer(self, call: Call) -> Reply:
         """Answer a request, or raise a `Refusal`."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 import msgspec
 
 from addendum.lab.exchange import Call, Provider, Refusal, Reply
+from addendum.lab.facts import CacheFacts
 
 
 class Azure:
@@ -33,6 +34,10 @@ class Azure:
         switches = msgspec.structs.replace(call.switches, openai_additional_tools=False)
         headers = {**call.headers, "authorization": f"Bearer {key}"}
         return self._inner.answer(replace(call, headers=headers, switches=switches))
+
+    def caches(self, model: str) -> CacheFacts | None:
+        """Return how a model is cached here; None if it is not, or there is no such model."""
+        return self._inner.caches(model)
 
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""

@@ -48,6 +48,11 @@ class Bedrock:
             headers={"x-amzn-errortype": kind},
         )
 
+    def caches(self, model: str) -> facts.CacheFacts | None:
+        """Return how a model is cached here; None if it is not, or there is no such model."""
+        known = facts.bedrock_model(model)
+        return _caches(known) if known.caches else None
+
     def answer(self, call: Call) -> Reply:
         """Answer a request, or raise a `Refusal`."""
         key = _credential(call)
@@ -64,9 +69,8 @@ class Bedrock:
         priced, writes = self._cache.price(
             blocks,
             keys={"tools": scope, "messages": settings},
-            minimum=model.minimum,
+            facts=_caches(model),
             now=call.now,
-            lookback=model.lookback,
         )
         spoken = speak(call.script, heard(asked), asked.offered)
         content = _content(spoken, call.body)
@@ -82,6 +86,18 @@ class Bedrock:
         usage = _usage(priced, content, reasoning, model)
         reply = _reply(content, usage, streams)
         return replace(reply, begin=lambda: self._cache.store(writes, call.now))
+
+
+def _caches(model: facts.BedrockModel) -> facts.CacheFacts:
+    lifetimes = facts.CLAUDE_LIFETIME_SECONDS.value
+    return facts.CacheFacts(
+        minimum=model.minimum,
+        lookback=model.lookback,
+        marks=facts.CLAUDE_MARKS.value,
+        text_marks=model.text_marks,
+        lifetime=lifetimes["5m"],
+        lifetimes=lifetimes if model.hour else {"5m": lifetimes["5m"]},
+    )
 
 
 def heard(asked: ConverseAsked) -> list[Heard]:

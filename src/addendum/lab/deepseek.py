@@ -46,6 +46,13 @@ _ASSISTANT = {
     "tool_use": fields("id name input", "cache_control"),
 }
 
+UNITS = facts.CacheFacts(
+    minimum=facts.DEEPSEEK_MINIMUM_TOKENS.value,
+    step=facts.DEEPSEEK_INTERVAL_TOKENS.value,
+    lifetime=facts.DEEPSEEK_LIFETIME_SECONDS.value,
+)
+"""How all of its models are cached."""
+
 
 class UnitCache:
     """Units by key and size; each is the digest of a row of tokens, with its last use."""
@@ -66,7 +73,7 @@ class UnitCache:
         found = 0
         for size, digest in _digests(row, units):
             last = units[size].get(digest)
-            if last is not None and now < last + facts.DEEPSEEK_LIFETIME_SECONDS.value:
+            if last is not None and now < last + UNITS.lifetime:
                 units[size][digest] = now
                 found = size
         return found
@@ -84,13 +91,13 @@ class UnitCache:
             ends: Where units end, in tokens; those at fixed intervals are added.
             now: Time of the request in seconds.
         """
-        interval = facts.DEEPSEEK_INTERVAL_TOKENS.value
+        interval = UNITS.step
         whole = range(interval, len(row) // 4 + 1, interval)
         units = self._units.setdefault(key, {})
-        sizes = {size for size in (*ends, *whole) if size >= facts.DEEPSEEK_MINIMUM_TOKENS.value}
+        sizes = {size for size in (*ends, *whole) if size >= UNITS.minimum}
         for size, digest in _digests(row, sizes):
             units.setdefault(size, {})[digest] = now
-        self._history.add(key, row, now + facts.DEEPSEEK_LIFETIME_SECONDS.value)
+        self._history.add(key, row, now + UNITS.lifetime)
 
 
 def _digests(row: bytes, sizes: Iterable[int]) -> list[tuple[int, bytes]]:
@@ -112,6 +119,10 @@ class DeepSeek:
 
     def __init__(self) -> None:
         self._cache = UnitCache()
+
+    def caches(self, model: str) -> facts.CacheFacts | None:
+        """Return how a model is cached here; None if it is not, or there is no such model."""
+        return None if facts.deepseek_model(model) is None else UNITS
 
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""

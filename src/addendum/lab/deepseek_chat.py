@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from addendum import encoding
 from addendum.lab import facts
-from addendum.lab.deepseek import UnitCache
+from addendum.lab.deepseek import UNITS, UnitCache
 from addendum.lab.exchange import Call, Refusal, Reply, json_body
 from addendum.lab.openai_chat import bearer, heard, said, told
 from addendum.lab.openai_rules import ChatDialect, Json, error_body, message_segments, read
@@ -34,6 +34,10 @@ class DeepSeekChat:
 
     def __init__(self) -> None:
         self._cache = UnitCache()
+
+    def caches(self, model: str) -> facts.CacheFacts | None:
+        """Return how a model is cached here; None if it is not, or there is no such model."""
+        return None if facts.deepseek_model(model) is None else UNITS
 
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""

@@ -11,6 +11,7 @@ import msgspec
 from addendum import encoding
 
 if TYPE_CHECKING:
+    from addendum.lab.facts import CacheFacts
     from addendum.lab.script import Script
 
 
@@ -124,6 +125,10 @@ class Provider(Protocol):
 
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
+        ...
+
+    def caches(self, model: str) -> CacheFacts | None:
+        """Return how a model is cached here; None if it is not, or there is no such model."""
         ...
 
 

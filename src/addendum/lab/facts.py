@@ -34,6 +34,34 @@ class Fact(msgspec.Struct, Generic[T], frozen=True):
     checked: str = CHECKED
 
 
+class CacheFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """How a provider of the lab keeps the prefixes of one model: what its answers go by.
+
+    Attributes:
+        minimum: Shortest prefix that is cached, in tokens.
+        step: Distance of the places that can be read, or of automatic units, in tokens; 0 where
+            there are none.
+        fresh: Tokens at a prompt's end that are evaluated each time.
+        lookback: Positions that a read walks back from a mark, the mark's own included, or earlier
+            message ends that are looked up; 0 where neither is done.
+        runs: Whether a run of calls, or of results, is one position of a lookback.
+        marks: Marks that a request may set, the provider's own not counted.
+        text_marks: Takes marks on prompt text and in messages of text alone, nowhere else.
+        lifetime: Seconds that an entry lives without being read.
+        lifetimes: The same, by the lifetime that a request may ask for.
+    """
+
+    minimum: int
+    step: int = 0
+    fresh: int = 0
+    lookback: int = 0
+    runs: bool = False
+    marks: int = 0
+    text_marks: bool = False
+    lifetime: float
+    lifetimes: Mapping[str, float] = {}
+
+
 _CACHING = "platform.claude.com, Prompt caching (2026-09-26)"
 _CHANGES = "platform.claude.com, Mid-conversation system messages and tool changes (2026-09-26)"
 
@@ -134,6 +162,25 @@ _DATED = re.compile(r"-(?:\d{8}|latest)$")
 def undated(name: str) -> str:
     """Return a Claude model's id without the date or `-latest` at its end."""
     return _DATED.sub("", name)
+
+
+def claude_cache(model: ClaudeModel, *, minimum: int = 0, runs: bool = False) -> CacheFacts:
+    """Return how a Claude model caches at marks.
+
+    Args:
+        model: The model.
+        minimum: Shortest prefix that is cached where it is served, if that is more than usual.
+        runs: Whether a run of calls, or of results, is one position there.
+    """
+    lifetimes = CLAUDE_LIFETIME_SECONDS.value
+    return CacheFacts(
+        minimum=max(model.minimum, minimum),
+        lookback=CLAUDE_LOOKBACK_POSITIONS.value,
+        runs=runs,
+        marks=CLAUDE_MARKS.value,
+        lifetime=lifetimes["5m"],
+        lifetimes=lifetimes,
+    )
 
 
 def claude_model(name: str) -> ClaudeModel | None:
@@ -283,6 +330,10 @@ OPENAI_EXPLICIT_FIRST = Fact(2, f"{_OPENAI}: breakpoints looked up from the fron
 OPENAI_EXPLICIT_LATEST = Fact(50, f"{_OPENAI}: breakpoints looked up from the end")
 OPENAI_EARLIER_ENDS = Fact(20, f"{_OPENAI}: eligible ends looked up in implicit mode")
 OPENAI_WRITES = Fact(4, f"{_OPENAI}: prefixes written by one request")
+OPENAI_LIFETIMES = Fact(
+    ("30m", "12h"),
+    f"{_OPENAI}: the second on Responses only; each entry lives as one of the first, the less kind",
+)
 OPENAI_TOOLS = Fact(128, "platform.openai.com, Chat Completions reference: tools")
 
 

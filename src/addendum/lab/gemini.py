@@ -55,6 +55,17 @@ class Gemini:
             refusal.status, payload=encoding.encode({"error": error}), refusal=str(refusal)
         )
 
+    def caches(self, model: str) -> facts.CacheFacts | None:
+        """Return how a model is cached here; None if it is not, or there is no such model."""
+        if not _MODEL.fullmatch(model):
+            return None
+        older = facts.GEMINI_OLDER_MINIMUM_TOKENS.value
+        return facts.CacheFacts(
+            minimum=self._minimum if _generation(model) >= (3, 0) else older,
+            step=facts.GEMINI_STEP_TOKENS.value,
+            lifetime=facts.GEMINI_LIFETIME_SECONDS.value,
+        )
+
     def answer(self, call: Call) -> Reply:
         """Answer a request, or raise a `Refusal`."""
         key = _credential(call)
@@ -63,14 +74,14 @@ class Gemini:
         asked = read(json_body(call), model, signs=current)
         scope = encoding.canonical([key, model, asked.thinking, asked.body.get("toolConfig")])
         tokens = stream(asked.segments)
-        step = facts.GEMINI_STEP_TOKENS.value
-        shared = self._history.common(scope, tokens, call.now) // step * step
-        minimum = self._minimum if current else facts.GEMINI_OLDER_MINIMUM_TOKENS.value
-        cached = shared if shared >= minimum else 0
+        cache = self.caches(model)
+        assert cache is not None
+        shared = self._history.common(scope, tokens, call.now) // cache.step * cache.step
+        cached = shared if shared >= cache.minimum else 0
         spoken = speak(call.script, heard(asked), asked.offered)
         parts = _parts(spoken, call.body, model, asked, current=current)
         usage = _usage(asked, parts, spoken, cached)
-        expires = call.now + facts.GEMINI_LIFETIME_SECONDS.value
+        expires = call.now + cache.lifetime
         return replace(
             _reply(call, model, parts, usage, streams),
             begin=lambda: self._history.add(scope, tokens, expires),

@@ -139,15 +139,14 @@ class ExactCache:
 class SteppedCache:
     """Token prefixes at fixed steps: models before GPT-5.6, and compatible servers."""
 
-    def __init__(self, *, minimum: int) -> None:
-        self._minimum = minimum
+    def __init__(self) -> None:
         self._history = TokenHistory()
 
-    def read(self, asked: Asked, *, key: bytes, step: int, now: float) -> int:
-        """Return the cached tokens of a request: a multiple of `step`."""
+    def read(self, asked: Asked, cache: facts.CacheFacts, *, key: bytes, now: float) -> int:
+        """Return the cached tokens of a request: a multiple of the step."""
         shared = self._history.common(key, stream(asked.segments), now)
-        found = shared // step * step
-        return found if found >= self._minimum else 0
+        cached = shared // cache.step * cache.step
+        return cached if cached >= cache.minimum else 0
 
     def store(self, asked: Asked, *, key: bytes, expires: float) -> None:
         """Remember a request until a time in seconds: its answer has begun."""
@@ -177,12 +176,26 @@ def _initial_end(ends: Sequence[End]) -> list[int]:
     return initial
 
 
+def openai_cache(model: facts.ChatModel) -> facts.CacheFacts:
+    """Return how one of OpenAI's models is cached."""
+    minimum = facts.OPENAI_MINIMUM_TOKENS.value
+    if not model.exact:
+        return facts.CacheFacts(minimum=minimum, step=model.step, lifetime=model.lifetime)
+    return facts.CacheFacts(
+        minimum=minimum,
+        lookback=facts.OPENAI_EARLIER_ENDS.value,
+        marks=facts.OPENAI_WRITES.value - 1,
+        lifetime=model.lifetime,
+        lifetimes=dict.fromkeys(facts.OPENAI_LIFETIMES.value, model.lifetime),
+    )
+
+
 class OpenAICache:
     """The cache of one account, whichever kind a model has."""
 
     def __init__(self) -> None:
         self._exact = ExactCache(facts.OPENAI_EXACT.lifetime)
-        self._stepped = SteppedCache(minimum=facts.OPENAI_MINIMUM_TOKENS.value)
+        self._stepped = SteppedCache()
 
     def price(
         self, asked: Asked, *, key: bytes, model: facts.ChatModel, mode: Mode, now: float
@@ -203,7 +216,7 @@ class OpenAICache:
             priced = self._exact.price(asked, key=key, mode=mode, now=now)
             details = {"cached_tokens": priced.read, "cache_write_tokens": priced.written}
             return details, lambda: self._exact.store(priced.writes, now)
-        cached = self._stepped.read(asked, key=key, step=model.step, now=now)
+        cached = self._stepped.read(asked, openai_cache(model), key=key, now=now)
         expires = now + model.lifetime
         return (
             {"cached_tokens": cached},

@@ -9,7 +9,7 @@ from typing import Any
 from addendum import encoding
 from addendum.lab import facts
 from addendum.lab.exchange import Call, Refusal, Reply, json_body, pieces, sse
-from addendum.lab.openai_cache import OpenAICache, SteppedCache
+from addendum.lab.openai_cache import OpenAICache, SteppedCache, openai_cache
 from addendum.lab.openai_rules import ChatAsked, ChatDialect, Json, error_body, read, texts
 from addendum.lab.script import Heard, Spoken, speak
 from addendum.lab.tokens import count, segment
@@ -38,6 +38,11 @@ class OpenAIChat:
 
     def __init__(self) -> None:
         self._cache = OpenAICache()
+
+    def caches(self, model: str) -> facts.CacheFacts | None:
+        """Return how a model is cached here; None if it is not, or there is no such model."""
+        known = facts.chat_model(model)
+        return None if known is None else openai_cache(known)
 
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
@@ -70,7 +75,15 @@ class Compatible:
     """A server that speaks Chat Completions and takes any model name."""
 
     def __init__(self) -> None:
-        self._cache = SteppedCache(minimum=0)
+        self._cache = SteppedCache()
+
+    def caches(self, model: str) -> facts.CacheFacts:
+        """Return how any model is cached here."""
+        return facts.CacheFacts(
+            minimum=0,
+            step=facts.COMPATIBLE_STEP_TOKENS.value,
+            lifetime=facts.COMPATIBLE_LIFETIME_SECONDS.value,
+        )
 
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
@@ -81,16 +94,16 @@ class Compatible:
         body = json_body(call)
         asked = read(body, COMPATIBLE)
         scope = encoding.canonical([body["model"]])
-        lifetime = facts.COMPATIBLE_LIFETIME_SECONDS.value
+        cache = self.caches(body["model"])
+        expires = call.now + cache.lifetime
         details: Json | None = None
         if call.switches.compatible_cached_tokens:
-            step = facts.COMPATIBLE_STEP_TOKENS.value
-            cached = self._cache.read(asked, key=scope, step=step, now=call.now)
+            cached = self._cache.read(asked, cache, key=scope, now=call.now)
             details = {"cached_tokens": cached}
         spoken = speak(call.script, heard(asked), asked.offered)
         return replace(
             answer(call, asked, spoken, details),
-            begin=lambda: self._cache.store(asked, key=scope, expires=call.now + lifetime),
+            begin=lambda: self._cache.store(asked, key=scope, expires=expires),
         )
 
 

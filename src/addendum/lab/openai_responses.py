@@ -9,7 +9,7 @@ from addendum import encoding
 from addendum.lab import facts
 from addendum.lab.diagnostics import Memory, openai_says
 from addendum.lab.exchange import Call, Refusal, Reply, json_body, pieces, sse
-from addendum.lab.openai_cache import OpenAICache
+from addendum.lab.openai_cache import OpenAICache, openai_cache
 from addendum.lab.openai_chat import bearer
 from addendum.lab.openai_responses_reasoning import ENCRYPTED, seal, thought
 from addendum.lab.openai_responses_rules import (
@@ -37,6 +37,11 @@ class OpenAIResponses:
     def __init__(self) -> None:
         self._cache = OpenAICache()
         self._memory = Memory()
+
+    def caches(self, model: str) -> facts.CacheFacts | None:
+        """Return how a model is cached here; None if it is not, or there is no such model."""
+        known = facts.chat_model(model)
+        return None if known is None else openai_cache(known)
 
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""

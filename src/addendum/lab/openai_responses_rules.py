@@ -21,7 +21,7 @@ from typing import Any, cast
 import msgspec
 
 from addendum.lab.exchange import Refusal
-from addendum.lab.facts import OPENAI_TOOLS, ChatModel
+from addendum.lab.facts import OPENAI_LIFETIMES, OPENAI_TOOLS, ChatModel
 from addendum.lab.files import check_data_url
 from addendum.lab.openai_responses_reasoning import ENCRYPTED, Reader
 from addendum.lab.openai_rules import End
@@ -55,7 +55,7 @@ _TOP = frozenset(
 _STORED = ("previous_response_id", "conversation", "background", "prompt", "context_management")
 _ROLES = ("user", "assistant", "system", "developer")
 _BREAK = "prompt_cache_breakpoint"
-_TTLS = ("30m", "12h")
+_TTLS = OPENAI_LIFETIMES.value
 _REFUSED_SCHEMA = ("oneOf", "anyOf", "allOf", "enum", "not")
 
 

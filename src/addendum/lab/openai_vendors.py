@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from addendum import encoding
 from addendum.lab.exchange import Call, Refusal, Reply, json_body
-from addendum.lab.facts import ChatVendor
+from addendum.lab.facts import CacheFacts, ChatVendor
 from addendum.lab.openai_cache import SteppedCache
 from addendum.lab.openai_chat import bearer, heard, said, told
 from addendum.lab.openai_rules import ChatDialect, Json, error_body, message_segments, read
@@ -31,7 +31,16 @@ class Vendor:
 
     def __init__(self, facts: ChatVendor) -> None:
         self._facts = facts
-        self._cache = SteppedCache(minimum=facts.minimum)
+        self._cache = SteppedCache()
+
+    def caches(self, model: str) -> CacheFacts | None:
+        """Return how a model is cached here; None if it is not, or there is no such model."""
+        facts = self._facts
+        if not (re.fullmatch(facts.models, model) and re.fullmatch(facts.caches, model)):
+            return None
+        return CacheFacts(
+            minimum=facts.minimum, step=facts.step, fresh=facts.fresh, lifetime=facts.lifetime
+        )
 
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the vendor's own error shape."""
@@ -51,13 +60,13 @@ class Vendor:
         if declared and not taken:
             raise Refusal("tokenization failed")
         key = body.get("prompt_cache_key")
-        caches = re.fullmatch(facts.caches, name) and (key or not facts.keyed)
+        cache = self.caches(name) if key or not facts.keyed else None
         cached = 0
         prompt = count(asked.segments)
         scope = encoding.canonical([account, name, key, body.get("reasoning_effort")])
-        if caches:
-            found = self._cache.read(asked, key=scope, step=facts.step, now=call.now)
-            cached = min(found, prompt - facts.fresh)
+        if cache is not None:
+            found = self._cache.read(asked, cache, key=scope, now=call.now)
+            cached = min(found, prompt - cache.fresh)
         spoken = speak(call.script, heard(asked), asked.offered)
         if not facts.reasoning:
             spoken = Spoken(spoken.text, "", spoken.calls)
@@ -68,7 +77,7 @@ class Vendor:
             "completion_tokens": completion,
             "total_tokens": prompt + completion,
         }
-        if caches:
+        if cache is not None:
             details = "prompt_token_details" if facts.usage == "detail" else "prompt_tokens_details"
             usage[details] = {"cached_tokens": cached}
         reply = told(call, body, message, usage, in_choice=facts.usage == "choice")

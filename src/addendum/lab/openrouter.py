@@ -26,7 +26,7 @@ from addendum.lab.anthropic_render import Block
 from addendum.lab.anthropic_shapes import Asked
 from addendum.lab.anthropic_shapes import read as read_messages
 from addendum.lab.exchange import Call, Refusal, Reply, Switches, json_body
-from addendum.lab.openai_cache import OpenAICache
+from addendum.lab.openai_cache import OpenAICache, openai_cache
 from addendum.lab.openai_chat import bearer, heard, said, told
 from addendum.lab.openai_rules import (
     ChatAsked,
@@ -48,6 +48,13 @@ _DIALECT = ChatDialect(
 _NO_CHANGES = Switches(claude_tool_changes="none")
 _FORMAT = "anthropic-claude-v1"
 _SETTINGS = ("model", "reasoning_effort", "reasoning", "response_format")
+_QWEN = facts.CacheFacts(
+    minimum=facts.OPENROUTER_QWEN_MINIMUM_TOKENS.value,
+    lookback=facts.OPENROUTER_LOOKBACK_POSITIONS.value,
+    marks=facts.CLAUDE_MARKS.value,
+    lifetime=facts.CLAUDE_LIFETIME_SECONDS.value["5m"],
+    lifetimes=facts.CLAUDE_LIFETIME_SECONDS.value,
+)
 
 Begin = Callable[[], None]
 
@@ -62,6 +69,22 @@ class OpenRouter:
     def refuse(self, refusal: Refusal) -> Reply:
         """Return a refusal in the provider's own error shape."""
         return Reply(refusal.status, payload=error_body(refusal), refusal=str(refusal))
+
+    def caches(self, model: str) -> facts.CacheFacts | None:
+        """Return how a model is cached here; None if it is not, or there is no such model."""
+        upstream, _, name = model.partition(":")[0].partition("/")
+        match upstream:
+            case "anthropic":
+                own = name.replace(".", "-")
+                claude = facts.claude_model(own)
+                return None if claude is None else _claude_cache(own, claude)
+            case "qwen":
+                return _QWEN
+            case "openai":
+                known = facts.chat_model(name)
+                return None if known is None else openai_cache(known)
+            case _:
+                return None
 
     def answer(self, call: Call) -> Reply:
         """Answer a request, or raise a `Refusal`."""
@@ -81,13 +104,9 @@ class OpenRouter:
             claude = _Claude(asked, name)
             segments = claude.read
             claude.think(message, spoken.thinking)
-            read_, written, begin = self._by_marks(asked, segments, scope, claude.minimum, call.now)
+            read_, written, begin = self._by_marks(asked, segments, scope, claude.cache, call.now)
         elif upstream == "qwen":
-            minimum = facts.OPENROUTER_QWEN_MINIMUM_TOKENS.value
-            lookback = facts.OPENROUTER_LOOKBACK_POSITIONS.value
-            read_, written, begin = self._by_marks(
-                asked, segments, scope, minimum, call.now, lookback
-            )
+            read_, written, begin = self._by_marks(asked, segments, scope, _QWEN, call.now)
         elif upstream == "openai":
             read_, written, begin = self._by_openai(asked, scope, name, call.now)
         else:
@@ -107,11 +126,10 @@ class OpenRouter:
         asked: ChatAsked,
         segments: Sequence[Segment],
         scope: bytes,
-        minimum: int,
+        cache: facts.CacheFacts,
         now: float,
-        lookback: int = facts.CLAUDE_LOOKBACK_POSITIONS.value,
     ) -> tuple[int, int, Begin]:
-        if len(asked.marks) > facts.CLAUDE_MARKS.value:
+        if len(asked.marks) > cache.marks:
             raise Refusal("A maximum of 4 blocks with cache_control may be provided.")
         blocks = [
             Block("messages", each, "", asked.marks.get(at)) for at, each in enumerate(segments)
@@ -124,9 +142,8 @@ class OpenRouter:
         priced, writes = self._marked.price(
             blocks,
             keys={"tools": scope},
-            minimum=minimum,
+            facts=cache,
             now=now,
-            lookback=lookback,
             places=places,
         )
         written = priced.written_5m + priced.written_1h
@@ -147,7 +164,7 @@ class _Claude:
 
     Attributes:
         read: What is counted: the request's segments, without reasoning that is not read.
-        minimum: Shortest prefix that is cached, in tokens.
+        cache: How it is cached.
 
     Raises:
         Refusal: Claude refuses it.
@@ -159,9 +176,7 @@ class _Claude:
         if model is None:
             raise Refusal(f"anthropic/{name} is not a valid model ID", status=404)
         self._name, self._model = own, model
-        least = facts.OPENROUTER_CLAUDE_MINIMUM_TOKENS.value.get(own, 0)
-        # Haiku and those that strip thinking: the largest of all.
-        self.minimum = max(model.minimum, least, 0 if model.keeps_thinking else 4096)
+        self.cache = _claude_cache(own, model)
         converted, places = _converted(asked, own)
         messages = read_messages(converted, dialect(model, (), "2023-06-01", _NO_CHANGES))
         anthropic_rules.check_tools(messages.tools)
@@ -188,6 +203,12 @@ class _Claude:
                 "index": 0,
             }
         ]
+
+
+def _claude_cache(name: str, model: facts.ClaudeModel) -> facts.CacheFacts:
+    least = facts.OPENROUTER_CLAUDE_MINIMUM_TOKENS.value.get(name, 0)
+    # Haiku and those that strip thinking: the largest of all.
+    return facts.claude_cache(model, minimum=max(least, 0 if model.keeps_thinking else 4096))
 
 
 def _sticky(asked: ChatAsked) -> Any:
