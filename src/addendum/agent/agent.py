@@ -21,6 +21,7 @@ from addendum.agent.lifetime import LifetimeChoice
 from addendum.agent.session import Session
 from addendum.errors import ConfigurationError, SessionBusy, StoreError
 from addendum.log.events import FORMAT, SessionStart
+from addendum.log.seal import compare
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store, held, new_id
 from addendum.routes import (
@@ -291,6 +292,7 @@ class Agent:
             # By pages: what was read of one is gone when the next comes.
             while page := await kept.read(name, len(log), limit=_PAGE):
                 log.extend(page)
+            await compare(log, kept)
             if not len(log):
                 excluded = tuple(sorted(set(exclude)))
                 log.append(SessionStart(name, FORMAT, self.digest, parent, excluded))

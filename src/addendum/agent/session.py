@@ -30,7 +30,8 @@ from addendum.agent.switch_cost import SwitchCost, switch_cost
 from addendum.agent.tools import SessionTools, switched
 from addendum.agent.turn import Turn
 from addendum.errors import ConfigurationError
-from addendum.log.events import RequestContext, ToolPolicy, ToolResult
+from addendum.log.events import RequestContext, RequestHeader, ToolPolicy, ToolResult
+from addendum.log.seal import change_of
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store
 from addendum.log.values import Config, ToolSchema, Usage
@@ -99,6 +100,7 @@ class Session:
         self.redefinitions = Redefinitions(agent.on_redefinition, registry)
         self._busy = False
         self.downgrades = Downgrades(store, agent.clock)
+        self._change = change_of(log)
 
     # -- life -------------------------------------------------------------------------------
 
@@ -215,8 +217,24 @@ class Session:
 
     def consent(self) -> Consent:
         """Return what was decided so far, by tool."""
-        self._consent.read(self.log.events)
+        log = self.log
+        # What was allowed in a log that somebody changed since may be what they wrote.
+        trusted = (
+            [
+                event
+                for event in log.events
+                if isinstance(event.data, RequestHeader) or event.seq > max(log.changed)
+            ]
+            if log.changed
+            else log.events
+        )
+        self._consent.read(trusted)
         return self._consent
+
+    def change(self) -> str | None:
+        """Return, once, what a person is told of a log that was changed in its store."""
+        said, self._change = self._change, None
+        return said
 
     # -- what may be called -----------------------------------------------------------------
 

@@ -228,7 +228,8 @@ class Turn:
         session = self._session
         snapshot = await session.settle()
         await session.downgrades.read(session.route)
-        for trouble in session.registry.troubles():
+        change = session.change()
+        for trouble in (*session.registry.troubles(), *([] if change is None else [change])):
             self._emit(Notice(trouble))
         return snapshot, self._write(snapshot)
 

@@ -91,6 +91,7 @@ def show(session: str, follow: bool, store: str | None, as_json: bool) -> None:
                 "parent": row.parent,
                 "turns": log.turns,
                 "altered": altered(log),
+                "changed": sorted(log.changed),
                 "requests": list(requests(log, counted, dead)),
                 "totals": total_fields(own),
                 "events": events,

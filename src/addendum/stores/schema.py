@@ -70,6 +70,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ) STRICT""",
         f"PRAGMA application_id = {APPLICATION_ID}",
     ),
+    # What tells that a row is not what was appended (`addendum.log.seal`): for each event the
+    # checksum of all up to it. Events from before there were any have none.
+    (
+        """CREATE TABLE seals (
+            session TEXT NOT NULL,
+            seq INTEGER NOT NULL,
+            seal INTEGER NOT NULL,
+            PRIMARY KEY (session, seq)
+        ) STRICT, WITHOUT ROWID""",
+    ),
 )
 
 # Closing any descriptor of a file drops all of this process's locks on it (POSIX), so the one

@@ -20,6 +20,7 @@ import anyio
 from anyio import CancelScope, CapacityLimiter, to_thread
 
 from addendum.errors import ConfigurationError, StoreError
+from addendum.log.seal import Seal, chained
 from addendum.log.store import Lease, SessionRow
 from addendum.stores import leases, schema
 from addendum.stores.leases import Claim, Holder, Standing
@@ -27,6 +28,9 @@ from addendum.stores.leases import Claim, Holder, Standing
 T = TypeVar("T")
 
 PREFIX = "sqlite:///"
+
+_TOTAL = "SELECT seal FROM seals WHERE session = ?1 ORDER BY seq DESC LIMIT 1"
+"""The checksum of a whole session."""
 
 
 def path_of(url: str) -> Path:
@@ -144,8 +148,7 @@ class SqliteStore:
                     "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)",
                     (session, time, time, len(events), parent, tenant, user),
                 )
-                rows = ((session, seq, event) for seq, event in enumerate(events))
-                db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
+                _insert(db, session, 0, events)
             elif events:
                 raise leases.conflict(session, 0, found[0])
             standing = _standing(db, session)
@@ -203,7 +206,6 @@ class SqliteStore:
             SessionBusy: The lease was given back or taken over.
         """
         session = lease.session
-        rows = [(session, expected + i, event) for i, event in enumerate(events)]
 
         def work(db: sqlite3.Connection) -> None:
             standing = self._held(db, lease)
@@ -212,11 +214,11 @@ class SqliteStore:
                 raise leases.missing(session)
             if found[0] != expected:
                 raise leases.conflict(session, expected, found[0])
-            db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
+            _insert(db, session, expected, events)
             time = leases.now()
             db.execute(
                 "UPDATE sessions SET events = ?, updated = ? WHERE id = ?",
-                (expected + len(rows), time, session),
+                (expected + len(events), time, session),
             )
             if leases.aged(standing, time):
                 _prolong(db, lease)
@@ -240,7 +242,7 @@ class SqliteStore:
             return found[0]
 
         def work(db: sqlite3.Connection) -> list[bytes]:
-            wanted = count(db) - start
+            wanted = max(0, count(db) - start)
             rows = db.execute(
                 "SELECT data FROM events WHERE session = ? AND seq >= ? ORDER BY seq LIMIT ?",
                 (session, start, -1 if limit is None else limit),
@@ -253,7 +255,44 @@ class SqliteStore:
                     f"{start} on are there; restore {self._path} from a copy",
                     session=session,
                 )
+            # Unless somebody has appended meanwhile.
+            if len(events) > wanted and len(events) > max(0, count(db) - start):
+                raise StoreError(
+                    f"session {session!r} has events that nobody appended: {len(events)} from "
+                    f"{start} on in place of {wanted}; restore {self._path} from a copy",
+                    session=session,
+                )
             return events
+
+        return await self._run(work)
+
+    async def seal(self, session: str, count: int) -> tuple[int | None, int | None]:
+        """Return the checksums of the first `count` events, and of all if these are all."""
+
+        def work(db: sqlite3.Connection) -> tuple[int | None, int | None]:
+            # In one statement, so that nobody appends between two of them.
+            found = db.execute(
+                f"SELECT events, seal, ({_TOTAL}) FROM sessions "
+                "LEFT JOIN seals ON session = id AND seq = ?2 - 1 WHERE id = ?1",
+                (session, count),
+            ).fetchone()
+            if found is None:
+                return None, None
+            events, own, total = found
+            return (total, total) if events <= count else (own, None)
+
+        return await self._run(work)
+
+    async def seals(self, session: str, *, limit: int) -> list[int | None]:
+        """Return the checksum that is kept with each of the first events."""
+
+        def work(db: sqlite3.Connection) -> list[int | None]:
+            rows = db.execute(
+                "SELECT events.seq, seal FROM events LEFT JOIN seals USING (session, seq) "
+                "WHERE session = ? ORDER BY seq LIMIT ?",
+                (session, limit),
+            )
+            return [seal for _, seal in rows]
 
         return await self._run(work)
 
@@ -271,7 +310,8 @@ class SqliteStore:
             db.execute("PRAGMA secure_delete = ON")
             with schema.writing(db):
                 self._held(db, lease)
-                db.execute("DELETE FROM events WHERE session = ?", (lease.session,))
+                for table in ("events", "seals"):
+                    db.execute(f"DELETE FROM {table} WHERE session = ?", (lease.session,))
                 # The token stays: no later session of this id takes an old lease for its own.
                 db.execute("UPDATE leases SET nonce = NULL WHERE session = ?", (lease.session,))
                 db.execute("DELETE FROM sessions WHERE id = ?", (lease.session,))
@@ -417,6 +457,32 @@ class SqliteStore:
                     await to_thread.run_sync(wait, [job], limiter=self._limiter)
             raise
         return job.result()
+
+
+def _insert(db: sqlite3.Connection, session: str, first: int, events: Sequence[bytes]) -> None:
+    """Add rows, and beside each the checksum of all up to it."""
+    if not events:
+        return
+    before = 0
+    if first:
+        (known,) = db.execute(f"SELECT ({_TOTAL})", (session,)).fetchone()
+        before = _summed(db, session) if known is None else known
+    numbered = [(session, seq, event) for seq, event in enumerate(events, first)]
+    db.executemany("INSERT INTO events VALUES (?, ?, ?)", numbered)
+    # Of rows that somebody took out, their last checksum stays in those that follow.
+    db.execute("DELETE FROM seals WHERE session = ? AND seq >= ?", (session, first))
+    kept = enumerate(chained(events, before), first)
+    db.executemany(
+        "INSERT INTO seals VALUES (?, ?, ?)", [(session, seq, seal) for seq, seal in kept]
+    )
+
+
+def _summed(db: sqlite3.Connection, session: str) -> int:
+    """Return the checksum of the rows of a session from before there were checksums."""
+    total = Seal()
+    for (row,) in db.execute("SELECT data FROM events WHERE session = ? ORDER BY seq", (session,)):
+        total.add(row)
+    return total.value
 
 
 def _standing(db: sqlite3.Connection, session: str) -> Standing | None:
