@@ -38,6 +38,11 @@ SCRIPT = Script(
 )
 
 
+@pytest.fixture(autouse=True)
+def _no_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "PRAGMAS", ("PRAGMA synchronous = OFF",))
+
+
 class Kept:
     """A store's file with one session in it, to be put back as it was."""
 
