@@ -18,6 +18,7 @@ from addendum.agent.compaction import Compaction
 from addendum.agent.firsts import FirstRequests
 from addendum.agent.hooks import Hook
 from addendum.agent.lifetime import LifetimeChoice
+from addendum.agent.opening import Opening
 from addendum.agent.session import Session
 from addendum.errors import ConfigurationError, SessionBusy, StoreError
 from addendum.log.events import FORMAT, SessionStart
@@ -259,16 +260,18 @@ class Agent:
             or any(tool.schema.defer_loading for tool in self.tools)
         )
 
-    @asynccontextmanager
-    async def open(
+    def open(
         self,
         session_id: str | None = None,
         *,
         store: str | Store | None = None,
         parent: str | None = None,
         exclude: Collection[str] = (),
-    ) -> AsyncGenerator[Session]:
+    ) -> Opening:
         """Open a session: a new one, or one that the store has.
+
+        `async with agent.open(...) as session` closes it again; `session = await agent.open(...)`
+        leaves that to `session.aclose()`, in whatever task.
 
         Args:
             session_id: Its id; a new random one if None.
@@ -283,8 +286,15 @@ class Agent:
             StoreError: The store cannot be opened.
         """
         name = new_id() if session_id is None else session_id
+        where = DEFAULT_URL if store is None else store
+        return Opening(lambda: self._opened(name, where, parent, exclude))
+
+    @asynccontextmanager
+    async def _opened(
+        self, name: str, store: str | Store, parent: str | None, exclude: Collection[str]
+    ) -> AsyncGenerator[Session]:
         async with AsyncExitStack() as stack:
-            kept = await open_store(DEFAULT_URL if store is None else store)
+            kept = await open_store(store)
             if kept is not store:
                 stack.push_async_callback(kept.aclose)
             lease = await stack.enter_async_context(held(kept, name))
@@ -333,6 +343,7 @@ class Agent:
                         await session.begin()
                         yield session
                     finally:
+                        await session.stop()
                         tasks.cancel_scope.cancel()
             finally:
                 # Behind the tasks: a turn that streams has its own end to log first.
