@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -91,7 +91,7 @@ async def world(**more: Any) -> AsyncGenerator[World]:
 Leave = Callable[[World, TurnStream, type], Awaitable[None]]
 
 
-async def by_break(world: World, stream: TurnStream, kind: type) -> None:
+async def by_break(world: World, stream: AsyncIterator[Any], kind: type) -> None:
     async for event in stream:
         if isinstance(event, kind):
             break
@@ -134,13 +134,16 @@ async def by_aclosing(world: World, stream: TurnStream, kind: type) -> None:
 
 
 async def by_a_generator_around_it(world: World, stream: TurnStream, kind: type) -> None:
+    """Who drops their own generator on trio is warned by trio; there it is closed."""
+
     async def around() -> AsyncGenerator[Any]:
         async for event in stream:
             yield event
 
-    async for event in around():
-        if isinstance(event, kind):
-            break
+    if anyio.get_cancelled_exc_class() is not asyncio.CancelledError:
+        async with aclosing(around()) as events:
+            return await by_break(world, events, kind)
+    await by_break(world, around(), kind)
 
 
 async def in_a_ring(world: World, stream: TurnStream, kind: type) -> None:
@@ -184,8 +187,15 @@ async def left(world: World, way: Leave, kind: type, start: Callable[[], TurnStr
     await way(world, start(), kind)
 
 
-@pytest.mark.parametrize("kind", [TextPiece, RequestDone, ToolStarted, ToolFinished])
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+PLACES = [
+    *[(way, kind) for way in WAYS for kind in (TextPiece, ToolStarted)],
+    *[(way, kind) for way in (by_break, by_break_and_kept) for kind in (RequestDone, ToolFinished)],
+]
+
+
+@pytest.mark.parametrize(
+    ("way", "kind"), PLACES, ids=lambda each: getattr(each, "__name__", str(each))
+)
 async def test_a_loop_that_is_left_ends_its_turn(way: Leave, kind: type) -> None:
     async with world() as here:
         session = here.session
@@ -204,7 +214,7 @@ async def test_a_loop_that_is_left_ends_its_turn(way: Leave, kind: type) -> None
         assert ends == ["done", "interrupted", "done"]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", [by_break, *KEPT, by_its_block], ids=lambda way: way.__name__)
 @pytest.mark.parametrize("what", ["stream_again", "stream_decide"])
 async def test_the_other_streams_are_left_alike(what: str, way: Leave) -> None:
     async with world(approval=Approval() if what == "stream_decide" else None) as here:

@@ -9,7 +9,7 @@ the next event is asked for. A loop that was left asks for none.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from addendum.agent.results import StreamEvent, TurnDone, TurnResult
-from addendum.agent.tasks import Caller
+from addendum.agent.tasks import Caller, from_any_thread
 from addendum.errors import ConfigurationError
 
 
@@ -79,33 +79,47 @@ class TurnStream:
     """
 
     def __init__(self, free: Callable[[], Awaitable[TaskGroup]], turn: Work) -> None:
-        self._heard = _Heard()
-        self._events = _events(free, turn, self._heard)
+        self._free = free
+        self._turn = turn
+        self._heard: _Heard | None = None
+        self._closed = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> StreamEvent:
+        if self._closed:
+            raise StopAsyncIteration
         heard = self._heard
+        if heard is None:
+            tasks = await self._free()
+            heard = self._heard = _Heard()
+            tasks.start_soon(_run, self._turn, heard)
         if heard.asking:
             raise ConfigurationError(
                 "two tasks ask for the events of one turn; let one of them take all"
             )
-        heard.ask()
         try:
-            event = await anext(self._events)
-        finally:
-            heard.asking = False
-        heard.taken += 1
-        return event
+            event = await heard.next()
+        except BaseException:
+            await self.aclose()
+            raise
+        if event is not None:
+            return event
+        self._closed = True
+        if heard.failure is not None:
+            raise heard.failure
+        raise StopAsyncIteration
 
     async def aclose(self) -> None:
         """Cancel the turn if it still runs, and wait for its end."""
-        if self._heard.asking:
-            # Whoever waits for an event gets none; their task closes what is theirs.
-            self._heard.scope.cancel()
-        else:
-            await self._events.aclose()
+        heard = self._heard
+        # Whoever waits for an event in another task is told that there is none.
+        self._closed = self._closed or heard is None or not heard.asking
+        if heard is not None:
+            heard.scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await heard.ended.wait()
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,6 +132,28 @@ class TurnStream:
     ) -> None:
         await self.aclose()
 
+    def __del__(self) -> None:
+        # A loop that was left drops its stream, in whatever thread that is noticed.
+        heard = self._heard
+        if heard is not None and not heard.ended.is_set():
+            heard.soon(heard.scope.cancel)
+
+
+async def _run(turn: Work, heard: _Heard) -> None:
+    """Run a turn; what goes wrong in it is told behind its events."""
+    failure: Exception | None = ConfigurationError(
+        "this turn was ended: its stream was closed, or the session was used for another turn "
+        "while nobody asked for its events"
+    )
+    try:
+        with heard.scope:
+            heard.tell(TurnDone(await turn(heard)))
+            failure = None
+    except Exception as error:
+        failure = error
+    finally:
+        heard.end(failure)
+
 
 class _Heard:
     """How far whoever loops over a turn's events has come.
@@ -125,42 +161,47 @@ class _Heard:
     It knows nothing of the stream: that must be free to go when nobody holds it any more.
 
     Attributes:
-        taken: Events that were taken.
-        asking: Whether the next one is waited for.
+        asking: Whether the next event is waited for.
         scope: What the turn runs in.
+        ended: Set when the turn has ended.
+        failure: Why it did not come to its end; None if it did.
+        soon: Has the event loop do something, from any thread.
     """
 
     def __init__(self) -> None:
-        self.taken = 0
         self.asking = False
         self.scope = anyio.CancelScope()
-        self._waiting: deque[StreamEvent] = deque()
-        self._told = 0
-        self._over = False
+        self.ended = anyio.Event()
+        self.failure: Exception | None = None
+        self.soon = from_any_thread()
+        self._events: deque[StreamEvent] = deque()
+        self._told = self._taken = 0
         self._changed = anyio.Event()
         self._by: Caller | None = None
 
-    def ask(self) -> None:
-        """Note that the task that runs now waits for the next event."""
+    async def next(self) -> StreamEvent | None:
+        """Return the next event when it is there; None behind the last."""
         self.asking, self._by = True, Caller()
         self._wake()
+        try:
+            while not self._events:
+                if self.ended.is_set():
+                    return None
+                await self._changed.wait()
+        finally:
+            self.asking = False
+        self._taken += 1
+        return self._events.popleft()
 
     def tell(self, event: StreamEvent) -> None:
         """Keep an event until it is asked for."""
         self._told += 1
-        if not self._over:
-            self._waiting.append(event)
-            self._wake()
-
-    async def next(self) -> StreamEvent | None:
-        """Return the next event when it is there; None behind the last."""
-        while not self._waiting and not self._over:
-            await self._changed.wait()
-        return self._waiting.popleft() if self._waiting else None
+        self._events.append(event)
+        self._wake()
 
     async def heard(self) -> None:
         """Wait until everything that was told was taken, and more is asked for."""
-        while not (self.asking and self.taken == self._told):
+        while not (self.asking and self._taken == self._told):
             await self._changed.wait()
 
     def left(self) -> bool:
@@ -174,46 +215,12 @@ class _Heard:
         """Have the turn end soon."""
         self.scope.cancel()
 
-    def over(self) -> None:
-        """Note that no more is told."""
-        self._over = True
+    def end(self, failure: Exception | None) -> None:
+        """Note that the turn has ended, and why."""
+        self.failure = failure
+        self.ended.set()
         self._wake()
 
     def _wake(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
-
-
-async def _events(
-    free: Callable[[], Awaitable[TaskGroup]], turn: Work, heard: _Heard
-) -> AsyncGenerator[StreamEvent]:
-    failure: list[Exception] = []
-    done, ended = False, anyio.Event()
-
-    async def work() -> None:
-        nonlocal done
-        try:
-            with heard.scope:
-                heard.tell(TurnDone(await turn(heard)))
-                done = True
-        except Exception as error:
-            failure.append(error)
-        finally:
-            heard.over()
-            ended.set()
-
-    (await free()).start_soon(work)
-    try:
-        while (event := await heard.next()) is not None:
-            yield event
-    finally:
-        heard.scope.cancel()
-        with anyio.CancelScope(shield=True):
-            await ended.wait()
-    if failure:
-        raise failure[0]
-    if not done:
-        raise ConfigurationError(
-            "this turn was ended: its stream was closed, or the session was used for another turn "
-            "while nobody asked for its events"
-        )

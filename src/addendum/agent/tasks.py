@@ -7,6 +7,7 @@ another, as notebooks and web servers do, therefore lives in a task of its own.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import importlib
 import weakref
@@ -39,6 +40,29 @@ def start(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         task.add_done_callback(_running.discard)
     else:
         _trio().lowlevel.spawn_system_task(work, context=contextvars.copy_context())
+
+
+def from_any_thread() -> Callable[[Callable[[], object]], None]:
+    """Return what has this event loop do something soon, from whatever thread it is called.
+
+    Once the loop has ended it does nothing.
+    """
+    if _on_asyncio():
+        loop = asyncio.get_running_loop()
+
+        def soon(work: Callable[[], object]) -> None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(work)
+
+    else:
+        trio = _trio()
+        token = trio.lowlevel.current_trio_token()
+
+        def soon(work: Callable[[], object]) -> None:
+            with contextlib.suppress(trio.RunFinishedError):
+                token.run_sync_soon(work)
+
+    return soon
 
 
 class Caller:
