@@ -22,6 +22,7 @@ from addendum.errors import AddendumError
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import StepStart
 from addendum.log.seal import compare
+from addendum.log.seal import read as read_log
 from addendum.log.session_log import SessionLog
 from addendum.stores import SqliteStore, schema
 from addendum.tools.functions import FunctionTool
@@ -117,8 +118,8 @@ async def waiting(folder: Path) -> Kept:
 async def read(kept: Kept) -> SessionLog:
     store = await SqliteStore.open(kept.url)
     try:
-        log = SessionLog.load("s", await store.read("s"))
-        await compare(log, store)
+        log = SessionLog("s")
+        await read_log(log, store)
         return log
     finally:
         await store.aclose()

@@ -22,7 +22,7 @@ from addendum.agent.opening import Opening
 from addendum.agent.session import Session
 from addendum.errors import ConfigurationError, SessionBusy, StoreError
 from addendum.log.events import FORMAT, SessionStart
-from addendum.log.seal import compare
+from addendum.log.seal import read as read_log
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store, held, new_id
 from addendum.routes import (
@@ -44,9 +44,6 @@ from addendum.tools.mcp_file import server_specs
 from addendum.tools.mcp_pool import ServerPool, default_pool
 from addendum.tools.registry import AnyTool, Registry
 from addendum.wire.transport import Transport
-
-_PAGE = 2_000
-"""Events that are read at once when a session is opened."""
 
 
 class Limits(Struct, frozen=True):
@@ -299,10 +296,7 @@ class Agent:
                 stack.push_async_callback(kept.aclose)
             lease = await stack.enter_async_context(held(kept, name))
             log = self.new_log(name)
-            # By pages: what was read of one is gone when the next comes.
-            while page := await kept.read(name, len(log), limit=_PAGE):
-                log.extend(page)
-            await compare(log, kept)
+            await read_log(log, kept)
             if not len(log):
                 excluded = tuple(sorted(set(exclude)))
                 log.append(SessionStart(name, FORMAT, self.digest, parent, excluded))

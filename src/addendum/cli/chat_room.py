@@ -18,6 +18,7 @@ from addendum.cli.stored import read_log
 from addendum.cli.terminal import LAB_ROUTE
 from addendum.errors import ConfigurationError, SessionMissing
 from addendum.log.events import RequestContext, SystemMessage
+from addendum.paths import read_text
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.probed import overlaid, read
 from addendum.tools.mcp_file import read_mcp_file
@@ -180,12 +181,4 @@ def instructions_of(text: str) -> str:
     if not text.startswith("@"):
         return text
     place = Path(text[1:])
-    try:
-        if place.stat().st_size > MAX_INSTRUCTIONS:
-            raise ConfigurationError(
-                f"{place} has more than {MAX_INSTRUCTIONS:,} bytes; shorten the instructions"
-            )
-        return place.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise ConfigurationError(f"cannot read {place}: {reason}; name a text file") from error
+    return read_text(place, limit=MAX_INSTRUCTIONS, advice="name a text file of instructions")

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from addendum.cli.terminal import line, wrapped
 from addendum.errors import ConfigurationError, SessionMissing
 from addendum.log.events import RequestSent
-from addendum.log.seal import change_of, compare
+from addendum.log.seal import change_of, read
 from addendum.log.session_log import SessionLog
 from addendum.log.store import SessionRow, Store
 from addendum.stores import DEFAULT_URL, open_store
@@ -102,8 +102,8 @@ async def read_log(url: str | None, beginning: str) -> tuple[SessionRow, Session
     """
     async with reading(url) as store:
         row = _chosen(await store.sessions(), beginning, url)
-        log = SessionLog.load(row.id, await store.read(row.id))
-        await compare(log, store)
+        log = SessionLog(row.id)
+        await read(log, store)
         return row, log
 
 

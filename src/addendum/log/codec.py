@@ -8,7 +8,8 @@ that this release does not know is refused like an unknown type: it could be con
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Literal, cast
 
 import msgspec
@@ -122,6 +123,32 @@ def _whole(answer: AssistantMessage) -> bool:
     return {memoryview(item)[0] for item in (*answer.native, *answer.original)} <= _OBJECT
 
 
+_WELL_FORMED = re.compile(r"[a-z][a-z0-9_/-]*")
+"""How every name of ours is written, today and later."""
+
+
+def _refuse_damage(name: str, known: Iterable[str]) -> None:
+    """Refuse a name that is no name of a later release but a damaged one of ours.
+
+    Args:
+        name: The name.
+        known: Names that could stand in its place.
+
+    Raises:
+        LogError: It is so.
+    """
+    if not _WELL_FORMED.fullmatch(name) or any(_near(name, each) for each in known):
+        raise LogError(f"the row is damaged: nothing is named {name[:60]!r}")
+
+
+def _near(name: str, known: str) -> bool:
+    """Say whether two names differ in one place: a sign more, less, or another one."""
+    alike = (at for at, (a, b) in enumerate(zip(name, known, strict=False)) if a != b)
+    start = next(alike, min(len(name), len(known)))
+    a, b = name[start:], known[start:]
+    return a[1:] == b[1:] or a[1:] == b or a == b[1:]
+
+
 def _strange(stored: bytes, problem: Exception) -> Event:
     """Return an event that may be ignored; raise what is wrong with any other."""
     try:
@@ -130,12 +157,17 @@ def _strange(stored: bytes, problem: Exception) -> Event:
         if kind not in _known:
             if envelope.ignorable:
                 return Event(envelope.seq, envelope.time, Unknown(envelope.data.copy()))
+            _refuse_damage(kind, _known)
             raise UnknownEvent(
                 f"the log holds an event of type {kind!r} that this release does not know; "
                 "open it with a newer addendum",
                 seq=envelope.seq,
             )
-        unknown = _fields.decode(envelope.data).keys() - {"type", *_known[kind].__struct_fields__}
+        known = {"type", *_known[kind].__struct_fields__}
+        named = _fields.decode(envelope.data).keys()
+        unknown = named - known
+        for name in unknown:
+            _refuse_damage(name, known - named)
         if unknown:
             raise UnknownEvent(
                 f"{kind} has a field {min(unknown)!r} that this release does not know; "

@@ -16,11 +16,16 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 from zlib import crc32
 
+from addendum.errors import LogError, UnknownEvent
 from addendum.log.events import Event, RequestSent, StepStart
 
 if TYPE_CHECKING:
     from addendum.log.session_log import SessionLog
     from addendum.log.store import Store
+
+
+_PAGE = 2_000
+"""Events that are read at once."""
 
 
 class Seal:
@@ -100,6 +105,44 @@ def changed(rows: Sequence[bytes], kept: Sequence[int | None], total: int | None
     if total is not None and total != before:
         found.add(len(rows))
     return found
+
+
+async def read(log: SessionLog, store: Store) -> None:
+    """Read all of a session into its log, which is empty, and note what was changed in it.
+
+    Args:
+        log: The log.
+        store: Where the session is kept.
+
+    Raises:
+        SessionMissing: There is no such session.
+        UnknownEvent: It holds a required type of a later release.
+        LogError: It is damaged; the message names the event.
+        StoreError: It cannot be read.
+    """
+    # By pages: what was read of one is gone when the next comes.
+    while page := await store.read(log.session, len(log), limit=_PAGE):
+        first = len(log)
+        try:
+            log.extend(page)
+        except UnknownEvent as error:
+            seq = first if error.seq is None else error.seq
+            if await _appended(log, store, seq, page[seq - first]):
+                raise
+            raise LogError(
+                f"session {log.session!r}: event {seq} is damaged: it is not as it was written; "
+                "restore the store from a copy",
+                session=log.session,
+                seq=seq,
+            ) from None
+    await compare(log, store)
+
+
+async def _appended(log: SessionLog, store: Store, seq: int, row: bytes) -> bool:
+    """Say whether a row is as it was appended, as far as the store can tell."""
+    kept = (await store.seals(log.session, limit=seq + 1))[max(0, seq - 1) :]
+    before = [0, *kept] if seq == 0 else kept
+    return len(before) < 2 or None in before or chained([row], before[0] or 0)[0] == before[1]
 
 
 async def compare(log: SessionLog, store: Store) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from addendum.encoding import decode
 from addendum.errors import ConfigurationError, ContentError
+from addendum.paths import read_bytes
 from addendum.tools.mcp import ServerSpec, one_line
 
 MAX_FILE = 1024 * 1024
@@ -40,16 +41,7 @@ def read_mcp_file(
     """
     place = Path(path)
     try:
-        if place.stat().st_size > MAX_FILE:
-            raise ConfigurationError(
-                f"{place} has more than {MAX_FILE:,} bytes; name a file of MCP servers"
-            )
-        data = decode(place.read_bytes(), limit=MAX_FILE)
-    except OSError as error:
-        reason = error.strerror or "no reason given"
-        raise ConfigurationError(
-            f"cannot read {place}: {reason}; name a file of MCP servers"
-        ) from error
+        data = decode(read_bytes(place, limit=MAX_FILE, advice="name a file of MCP servers"))
     except ContentError as error:
         raise ConfigurationError(f"{place} is not usable: {error}; correct the file") from error
     servers = cast("Any", data).get("mcpServers") if isinstance(data, dict) else None
