@@ -160,8 +160,8 @@ def files(path: Path) -> tuple[tuple[int, int], ...]:
 def replaced(path: Path) -> StoreError:
     """Return the error for a store whose files are other ones than those that were opened."""
     return StoreError(
-        f"the store {path} was moved, replaced or deleted while it was open: put its files back, "
-        "or open the session again"
+        f"the store {shown(path)} was moved, replaced or deleted while it was open: put its files "
+        "back, or open the session again"
     )
 
 
@@ -191,20 +191,25 @@ def damaged(path: Path, why: object = "") -> StoreError:
         path: The file.
         why: What is wrong, as far as it is known; of any length and from anywhere.
     """
-    text = " ".join(str(why).split())[:_WHY]
-    text = "".join(each if each.isprintable() else "\ufffd" for each in text)
+    text = _plain(why)
     return StoreError(
         f"the store {shown(path)} is damaged{f' ({text})' if text else ''}: put a copy back, or "
         "save what is left with the `.recover` command of the sqlite3 program"
     )
 
 
+def _plain(why: object) -> str:
+    text = " ".join(str(why).split())[:_WHY]
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
 def explain(error: Exception, path: Path) -> StoreError:
     """Return one of `FOREIGN` as one line that says what to do."""
+    where = shown(path)
     if isinstance(error, OSError):
         return _unmade(path, error)
     if isinstance(error, UnicodeEncodeError):
-        return StoreError(f"the store {shown(path)} takes no text with a lone surrogate; clean it")
+        return StoreError(f"the store {where} takes no text with a lone surrogate; clean it")
     code: int | None = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return damaged(path, error)
@@ -212,21 +217,21 @@ def explain(error: Exception, path: Path) -> StoreError:
     match code & 0xFF:
         case sqlite3.SQLITE_FULL:
             text = (
-                f"there is no room for the store {path}: free disk space there and try again; "
+                f"there is no room for the store {where}: free disk space there and try again; "
                 "nothing of this write was kept"
             )
         case sqlite3.SQLITE_READONLY:
             text = (
-                f"the store {path} is read-only: make the file and its directory writable, "
+                f"the store {where} is read-only: make the file and its directory writable, "
                 "or name another store"
             )
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
             text = (
-                f"the store {path} cannot be opened: check that it is a file, and that you may "
+                f"the store {where} cannot be opened: check that it is a file, and that you may "
                 "write to it and to its directory"
             )
         case sqlite3.SQLITE_NOTADB:
-            text = f"{path} is no addendum store: name another file"
+            text = f"{where} is no addendum store: name another file"
         case sqlite3.SQLITE_CORRUPT:
             return damaged(path)
         case sqlite3.SQLITE_ERROR | sqlite3.SQLITE_MISMATCH | sqlite3.SQLITE_CONSTRAINT:
@@ -234,13 +239,13 @@ def explain(error: Exception, path: Path) -> StoreError:
             return damaged(path, error)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             text = (
-                f"another program has kept the store {path} locked for {BUSY_SECONDS:g} s: "
+                f"another program has kept the store {where} locked for {BUSY_SECONDS:g} s: "
                 "let it finish or end it, then try again"
             )
         case _:
             text = (
-                f"the store {path} cannot be read or written ({name}: {error}): check the disk "
-                "and the file, then open the session again"
+                f"the store {where} cannot be read or written ({name}: {_plain(error)}): check the "
+                "disk and the file, then open the session again"
             )
     return StoreError(text)
 
@@ -287,11 +292,12 @@ def _check(db: sqlite3.Connection, path: Path) -> int:
     if _pragma(db, "application_id") != APPLICATION_ID:
         if version or db.execute("SELECT 1 FROM sqlite_schema").fetchone():
             raise StoreError(
-                f"{path} is a database of another program, no addendum store: name another file"
+                f"{shown(path)} is a database of another program, no addendum store: "
+                "name another file"
             )
     elif version > len(MIGRATIONS):
         raise StoreTooNew(
-            f"the store {path} was written by a later addendum (version {version}, this one "
+            f"the store {shown(path)} was written by a later addendum (version {version}, this one "
             f"knows {len(MIGRATIONS)}): upgrade addendum, or name another store"
         )
     return version
@@ -310,7 +316,7 @@ def _set_wal(db: sqlite3.Connection, path: Path) -> None:
             time.sleep(0.005)
     if mode != "wal":
         raise StoreError(
-            f"the store {path} cannot have a write-ahead log (journal mode {mode}): "
+            f"the store {shown(path)} cannot have a write-ahead log (journal mode {mode}): "
             "put it on a local disk"
         )
 

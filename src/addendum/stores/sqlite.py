@@ -245,14 +245,14 @@ class SqliteStore:
             if len(events) < (wanted if limit is None else min(wanted, limit)) and count(db):
                 raise StoreError(
                     f"session {session!r} has lost events: {len(events)} of {wanted} from "
-                    f"{start} on are there; restore {self._path} from a copy",
+                    f"{start} on are there; restore {shown(self._path)} from a copy",
                     session=session,
                 )
             # Unless somebody has appended meanwhile.
             if len(events) > wanted and len(events) > max(0, count(db) - start):
                 raise StoreError(
                     f"session {session!r} has events that nobody appended: {len(events)} from "
-                    f"{start} on in place of {wanted}; restore {self._path} from a copy",
+                    f"{start} on in place of {wanted}; restore {shown(self._path)} from a copy",
                     session=session,
                 )
             return events
@@ -406,7 +406,7 @@ class SqliteStore:
 
         async with self._turn:
             if self._db is None:
-                raise StoreError(f"the store {self._path} is closed; open it again")
+                raise StoreError(f"the store {shown(self._path)} is closed; open it again")
             try:
                 return await self._in_thread(inside, self._db)
             except schema.FOREIGN as error:
