@@ -9,6 +9,7 @@ the first word, or by itself right before or right after a write that ends in a 
 event. Then, each time:
 
 - every acknowledged event is in the store, byte for byte, and the log is valid;
+- every result that was shown stands in it, as it was shown;
 - every request that arrived and every tool that ran stands in it (both are logged first);
 - no call ran twice, in one life or in several;
 - opened again, the session is closed truthfully, runs no tool again, and takes one more turn;
@@ -90,6 +91,7 @@ class Words:
         self.first = anyio.Event()
         self.stored: dict[str, list[tuple[int, int, str]]] = {}
         self.ran: list[str] = []
+        self.shown: list[tuple[str, str]] = []
         self.servers: set[int] = set()
 
     async def listen(self, process: Process) -> None:
@@ -108,6 +110,8 @@ class Words:
                 self.first.set()
             case ["ran", call]:
                 self.ran.append(call)
+            case ["shown", _, call, text]:
+                self.shown.append((call, text))
             case ["server", int(pid)]:
                 self.servers.add(pid)
             case _:
@@ -128,6 +132,7 @@ class Checker:
         self.sent: dict[str, dict[int, bytes]] = {}
         self.ran: dict[str, Counter[str]] = {}
         self.number = 0
+        self.shown = 0
 
     def next_life(self, place: int) -> Life:
         """Return how the next process lives and dies."""
@@ -224,6 +229,12 @@ class Checker:
         ran.update(words.ran)
         # Two calls may have one id: the lab gives the same answer to the same request.
         assert ran <= started, f"a tool ran before its call was durable, or twice: {ran - started}"
+        results = Counter(
+            (e.data.call_id, e.data.text) for e in log.events if isinstance(e.data, ToolResult)
+        )
+        lost = Counter(words.shown) - results
+        assert not lost, f"a result was shown before it was durable: {lost}"
+        self.shown += len(words.shown)
         await _gone(words.servers)
         await self._go_on(life, log)
 
@@ -313,6 +324,7 @@ async def kill_many(kills: int, seed: int) -> int:
     if missing and kills >= 100:
         print(f"never last: {', '.join(missing)}", file=sys.stderr)
         return 1
+    print(f"results shown before a kill, all of them kept: {checker.shown}")
     print("Nothing acknowledged was lost, and no call ran twice.")
     return 0
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from addendum import encoding
 from addendum.agent.agent import Agent, Limits
+from addendum.agent.results import ToolFinished
 from addendum.agent.session import Session
 from addendum.errors import AddendumError
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
@@ -196,22 +197,29 @@ async def _act(session: Session, chance: random.Random, kind: str) -> None:
     with suppress(AddendumError):  # a request that is refused, nothing left to rewind
         match act:
             case "switch" if on:
-                await session.run("server")
+                await _run(session, "server")
                 await session.tools.disable("changing")
             case "switch":
                 await session.tools.enable("changing")
-                await session.run("server")
+                await _run(session, "server")
             case "compact":
-                await session.run("talk")
+                await _run(session, "talk")
                 await session.compact(chance.choice((None, "They talked.")))
             case "rewind":
-                await session.run("talk")
+                await _run(session, "talk")
                 await session.rewind()
             case "fork":
                 async with session.fork(f"{session.id}-{chance.randrange(10**9)}"):
                     pass
             case text:
-                await session.run(text)
+                await _run(session, text)
+
+
+async def _run(session: Session, text: str) -> None:
+    """Run a turn and say which results it has shown."""
+    async for event in session.stream(text):
+        if isinstance(event, ToolFinished):
+            say("shown", session.id, event.call_id, event.text)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,16 @@ from ast import literal_eval
 from pathlib import Path
 
 import anyio
+import httpx2
 import pytest
+from examples.web_chat import service
 from examples.without_agent import talk
 
+from addendum import Agent
 from addendum.lab.runner import run_scenario
 from addendum.lab.scenario_file import load
-from addendum.lab.server import Lab, open_lab
+from addendum.lab.server import Lab, open_lab, serve
+from addendum.log.events import TurnEnd
 from addendum.tools.mcp_file import read_mcp_file
 from addendum.tools.mcp_pool import ServerPool
 
@@ -89,6 +93,39 @@ async def test_a_turn_is_streamed_as_the_documentation_shows(tmp_path: Path) -> 
     assert "".join(each["text"] for each in told if "text" in each)
     (error,) = [literal_eval(line) for line in failed.splitlines()]
     assert "error" in error
+
+
+async def test_a_service_opens_a_session_in_one_request_and_uses_it_in_others(
+    tmp_path: Path,
+) -> None:
+    async with open_lab() as lab, httpx2.AsyncClient(timeout=30) as client:
+        agent = Agent("anthropic:claude-opus-5-5", base_url=lab.base_url("anthropic"))
+        store = f"sqlite:///{tmp_path}/chats.db"
+        app = service(agent, store)
+        async with app.router.lifespan_context(app), serve(app) as url:
+            for text in ("hello", "are you there?"):
+                said = await client.post(f"{url}/chats/a", content=text)
+                assert said.text == f"I heard: '{text}'"
+            lab.stall_next("anthropic", after_events=4)
+            async with client.stream("POST", f"{url}/chats/a", content="more") as answer:
+                await anext(answer.aiter_text())
+            # The client is gone, and with it the turn, as soon as that is noticed.
+            with anyio.fail_after(10):
+                while "a turn is running" in said.text or text in said.text:
+                    said = await client.post(f"{url}/chats/a", content="again")
+            lab.release()
+            assert said.text == "I heard: 'again'"
+            lab.stall_next("anthropic", after_events=4)
+            async with client.stream("POST", f"{url}/chats/a", content="closed") as answer:
+                chunks = answer.aiter_text()
+                await anext(chunks)
+                assert (await client.delete(f"{url}/chats/a")).status_code == 204
+                lab.release()
+                assert "closed while this ran" in "".join([each async for each in chunks])
+        # Whoever comes next has the session.
+        async with agent.open("a", store=store) as session:
+            ends = [e.data.reason for e in session.log.events if isinstance(e.data, TurnEnd)]
+        assert ends == ["done", "done", "interrupted", "done", "interrupted"]
 
 
 async def test_a_server_is_switched_on_as_the_readme_shows(tmp_path: Path) -> None:

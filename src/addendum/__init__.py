@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         TurnResult,
     )
     from addendum.agent.session import Session
+    from addendum.agent.streaming import TurnStream
     from addendum.agent.subagents import subagent
     from addendum.errors import AddendumError
     from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME, resolve_dispatched_tool_call
@@ -73,6 +74,7 @@ _HOMES = {
     "ToolStarted": "addendum.agent.results",
     "TurnDone": "addendum.agent.results",
     "TurnResult": "addendum.agent.results",
+    "TurnStream": "addendum.agent.streaming",
     "project_tool_updates": "addendum.tools.history",
     "resolve_dispatched_tool_call": "addendum.tools.dispatcher",
     "subagent": "addendum.agent.subagents",
@@ -127,6 +129,7 @@ __all__ = [
     "ToolStarted",
     "TurnDone",
     "TurnResult",
+    "TurnStream",
     "__version__",
     "project_tool_updates",
     "resolve_dispatched_tool_call",

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 from tests.agent.stage import CLAUDE, breaks, stage
+from tests.golden.make_logs import LOGS
 
 from addendum.errors import AddendumError, AppendRefused, LogError, StoreError, UnknownEvent
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
@@ -77,6 +78,14 @@ def items(*given: Any) -> Callable[[Rows], Rows]:
     return change
 
 
+def golden_lines() -> Rows:
+    return [
+        line
+        for log in sorted(LOGS.glob("*.events.jsonl"))
+        for line in log.read_bytes().splitlines()
+    ]
+
+
 STRANGE = {
     "an item that is no object": (
         items({"type": "text", "text": "Bye."}, "Bye."),
@@ -115,6 +124,69 @@ STRANGE = {
 }
 
 
+@pytest.mark.parametrize("what", [each for each in STRANGE if each.startswith("a foreign")])
+async def test_what_no_later_release_wrote_is_told_as_damage(what: str, tmp_path: Path) -> None:
+    """The very rows, put in by hand: the store knows what was appended there."""
+    path = tmp_path / "kept.db"
+    strange = STRANGE[what][0](await written(path))
+    with sqlite3.connect(path) as db:
+        db.executemany(
+            "UPDATE events SET data = ? WHERE seq = ?",
+            [(raw, seq) for seq, raw in enumerate(strange)],
+        )
+    async with stage() as here:
+        with pytest.raises(LogError, match="event 6 is damaged: it is not as it was") as caught:
+            await here.agent(CLAUDE).open("s", store=f"sqlite:///{path}")
+    assert not isinstance(caught.value, UnknownEvent) and "newer" not in str(caught.value)
+
+
+def flips(name: str) -> list[str]:
+    """A name with one sign damaged, lost or doubled."""
+    return [
+        other
+        for at in range(len(name))
+        for other in (
+            name[:at] + name[at + 1 :],
+            name[:at] + name[at] + name[at:],
+            name[:at] + "\ufffd" + name[at + 1 :],
+            *(name[:at] + chr(ord(name[at]) ^ bit) + name[at + 1 :] for bit in (1, 4, 32)),
+        )
+        if other != name and all(each not in other for each in '"\\') and other.isprintable()
+    ]
+
+
+EVERY = sorted({codec.decode_event(raw).type: raw for raw in golden_lines()}.items())
+
+
+@pytest.mark.parametrize(("kind", "raw"), EVERY, ids=[kind for kind, _ in EVERY])
+def test_a_damaged_name_is_damage_and_no_later_release(kind: str, raw: bytes) -> None:
+    event = json.loads(raw)
+    damaged: list[dict[str, Any]] = []
+    for name in event["data"]:
+        for other in flips(name):
+            renamed = {other if key == name else key: v for key, v in event["data"].items()}
+            damaged.append({**event, "data": renamed, "ignorable": False})
+    for other in flips(kind):
+        damaged.append({**event, "data": {**event["data"], "type": other}, "ignorable": False})
+    assert damaged
+    for each in damaged:
+        try:
+            read = codec.decode_event(json.dumps(each).encode())
+        except UnknownEvent as error:
+            pytest.fail(f"{each['data']} is told as {error}")
+        except LogError as error:
+            assert "\n" not in str(error) and "newer" not in str(error)
+        else:
+            # Another event in its own right, or one whose damaged field may be left out.
+            assert codec.encode_event(read) != raw
+
+
+@pytest.mark.parametrize("name", ["other/thing", "tool/approval", "x", "unknown", "note"])
+def test_a_name_of_its_own_is_a_later_releases(name: str) -> None:
+    with pytest.raises(UnknownEvent, match="open it with a newer addendum"):
+        codec.decode_event(json.dumps({"seq": 0, "time": 7, "data": {"type": name}}).encode())
+
+
 @pytest.mark.parametrize("what", STRANGE)
 async def test_a_strange_log_is_one_clear_line_and_stays_as_it_is(
     what: str, tmp_path: Path
@@ -122,6 +194,11 @@ async def test_a_strange_log_is_one_clear_line_and_stays_as_it_is(
     change, kind, says = STRANGE[what]
     path = tmp_path / "kept.db"
     strange = change(await written(path))
+    if what.startswith("a foreign"):  # as a later release would have written it
+        path = tmp_path / "later.db"
+        store = await SqliteStore.open(f"sqlite:///{path}")
+        await store.release(await store.acquire("s", events=strange))
+        await store.aclose()
     with sqlite3.connect(path) as db:
         db.execute("DELETE FROM events")
         seqs = [at if what != "a gap" else json.loads(raw)["seq"] for at, raw in enumerate(strange)]

@@ -17,6 +17,7 @@ from addendum.agent.compaction import Compaction
 from addendum.agent.firsts import FirstRequests
 from addendum.agent.hooks import Hook
 from addendum.agent.lifetime import LifetimeChoice
+from addendum.agent.opening import Opening
 from addendum.agent.session import Session
 from addendum.agent.unknown_names import Written, check_names, written_in
 from addendum.checked import (
@@ -30,6 +31,7 @@ from addendum.checked import (
 )
 from addendum.errors import ConfigurationError, SessionBusy, StoreError
 from addendum.log.events import FORMAT, SessionStart
+from addendum.log.seal import read as read_log
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store, held, new_id
 from addendum.routes import (
@@ -52,9 +54,6 @@ from addendum.tools.mcp_pool import ServerPool, default_pool
 from addendum.tools.names import check_function_names
 from addendum.tools.registry import AnyTool, Registry
 from addendum.wire.transport import Carrier, Transport
-
-_PAGE = 2_000
-"""Events that are read at once when a session is opened."""
 
 
 class Limits(Struct, frozen=True):
@@ -301,16 +300,18 @@ class Agent:
         )
 
     @checks_arguments
-    @asynccontextmanager
-    async def open(
+    def open(
         self,
         session_id: str | None = None,
         *,
         store: str | Store | None = None,
         parent: str | None = None,
         exclude: Collection[Word] = (),
-    ) -> AsyncGenerator[Session]:
+    ) -> Opening:
         """Open a session: a new one, or one that the store has.
+
+        `async with agent.open(...) as session` closes it again; `session = await agent.open(...)`
+        leaves that to `session.aclose()`, in whatever task.
 
         Args:
             session_id: Its id; a new random one if None.
@@ -329,15 +330,20 @@ class Agent:
             names = [Written(f"exclude=[{each!r}]", each) for each in exclude]
             check_names(self, names, children=True)
         name = new_id() if session_id is None else session_id
+        where = DEFAULT_URL if store is None else store
+        return Opening(lambda: self._opened(name, where, parent, exclude))
+
+    @asynccontextmanager
+    async def _opened(
+        self, name: str, store: str | Store, parent: str | None, exclude: Collection[str]
+    ) -> AsyncGenerator[Session]:
         async with AsyncExitStack() as stack:
-            kept = await open_store(DEFAULT_URL if store is None else store)
+            kept = await open_store(store)
             if kept is not store:
                 stack.push_async_callback(kept.aclose)
             lease = await stack.enter_async_context(held(kept, name))
             log = self.new_log(name)
-            # By pages: what was read of one is gone when the next comes.
-            while page := await kept.read(name, len(log), limit=_PAGE):
-                log.extend(page)
+            await read_log(log, kept)
             if not len(log):
                 excluded = tuple(sorted(set(exclude)))
                 log.append(SessionStart(name, FORMAT, self.digest, parent, excluded))
@@ -378,6 +384,7 @@ class Agent:
                         await session.begin()
                         yield session
                     finally:
+                        await session.stop()
                         tasks.cancel_scope.cancel()
             finally:
                 # Behind the tasks: a turn that streams has its own end to log first.

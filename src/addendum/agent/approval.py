@@ -225,7 +225,9 @@ class Consent:
                 self._asked = {call.call_id: call for call in data.calls}
             elif isinstance(data, ApprovalDecided):
                 for decided in data.decisions:
-                    call = self._asked[decided.call_id]
+                    call = self._asked.get(decided.call_id)
+                    if call is None:  # The question is not the one that was asked.
+                        continue
                     if call.reason is not None and decided.kind in ("approve", "edit"):
                         self._accepted[call.name] = call.definition
                         if decided.always:

@@ -6,6 +6,8 @@ result, whatever happens to it on the way.
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,6 +38,7 @@ from addendum.agent.outputs import filled
 from addendum.agent.progress import Progress
 from addendum.agent.repeats import guarded
 from addendum.agent.results import StreamEvent, ToolFinished, ToolStarted
+from addendum.errors import AddendumError
 from addendum.log.approvals import (
     AddedContext,
     ApprovalAsked,
@@ -44,6 +47,7 @@ from addendum.log.approvals import (
     DecidedCall,
 )
 from addendum.log.events import AssistantMessage, RequestContext, ToolCall, ToolResult
+from addendum.log.seal import doubtful
 from addendum.log.values import Call
 from addendum.prompt.long_results import tier
 from addendum.tools.dispatcher import (
@@ -296,6 +300,8 @@ class Batch:
             outcome = Outcome(asked.refusal, asked.is_error, asked.code, asked.media)
             return msgspec.structs.replace(_answered(item, outcome), ran=asked.ran)
         assert entry is not None
+        if doubtful(self._session.log):
+            return _answered(item, outdated(call.name, "is not stored as it was asked"))
         gone = call.name not in self._registry and call.name != TOOL_SEARCH_NAME
         if gone:
             return _answered(item, outdated(call.name, "is no longer there"))
@@ -365,11 +371,12 @@ class Batch:
         for item in fresh:
             self._emit(ToolStarted(item.call.id, item.call.name, item.call.arguments))
         outcomes: list[Outcome] = []
+        finished: deque[tuple[int, ToolFinished]] = deque()
 
         def done(place: int, outcome: Outcome) -> None:
             call = plan[place].call
             label, unknown = self._labelled(place, call, outcome)
-            log.append(
+            logged = log.append(
                 ToolResult(
                     turn,
                     step,
@@ -387,7 +394,15 @@ class Batch:
             outcomes.append(outcome)
             if call.id in self._reports:
                 self._reports[call.id].close()
-            self._emit(ToolFinished(call.id, call.name, outcome.text, outcome.is_error))
+            shown = ToolFinished(call.id, call.name, outcome.text, outcome.is_error)
+            finished.append((logged.seq, shown))
+
+        async def told() -> None:
+            # A store that fails now is told behind the calls: those that run still have effects.
+            with contextlib.suppress(AddendumError):
+                await session.flush()
+            while finished and finished[0][0] < log.durable:
+                self._emit(finished.popleft()[1])
 
         limits = session.agent.limits
         await run_calls(
@@ -397,8 +412,12 @@ class Batch:
             limit=limits.result_bytes,
             after=self._after,
             done=done,
+            told=told,
             started=lambda item: running.get(item.call.id),
         )
+        if finished:
+            await session.flush()
+            await told()
         for item in plan:
             for text in item.context:
                 log.append(AddedContext(turn, step, item.call.name, text))

@@ -37,7 +37,9 @@ class Downgrades:
         key = _key(route)
         if key not in self._known:
             stored = await self._store.get(_KIND, key)
-            self._known[key] = frozenset(stored.decode().split() if stored else ())
+            # What is damaged in it names no field, and is found out again.
+            words = stored.decode(errors="replace").split() if stored else ()
+            self._known[key] = frozenset(words)
 
     async def keep(self, route: Route, rejected: Collection[str]) -> None:
         """Keep what the route's endpoint refused, beside what is known.

@@ -6,6 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
+import anyio.lowlevel
 from msgspec import Struct
 
 from addendum.encoding import clean
@@ -47,6 +48,7 @@ async def run_calls(
     limit: int,
     after: Callable[[Planned, Outcome], Awaitable[Outcome]],
     done: Callable[[int, Outcome], None],
+    told: Callable[[], Awaitable[None]],
     started: Callable[[Planned], Callable[[], Awaitable[Outcome]] | None] = lambda item: None,
 ) -> None:
     """Run all calls at once; report each result in the model's order.
@@ -62,28 +64,36 @@ async def run_calls(
         after: Says what is told of a call that has run, from what it gave.
         done: Told of each result with the call's place, in order, as soon as all before it are
             there.
+        told: Called behind that, once for results that come together; a call that still runs goes
+            on meanwhile.
         started: Gives what waits for the outcome of a call that runs already; None for others.
     """
     results: dict[int, Outcome] = {}
     next_place = 0
 
-    def report() -> None:
+    def report() -> bool:
         nonlocal next_place
+        before = next_place
         while next_place in results:
             done(next_place, results.pop(next_place))
             next_place += 1
+        return next_place > before
 
     async def one(place: int, item: Planned) -> None:
         begun = started(item)
         outcome = await (run_one(item, context, timeout) if begun is None else begun())
         results[place] = bounded(await after(item, outcome), limit)
-        report()
+        # What else has ended by now is reported with it.
+        await anyio.lowlevel.checkpoint()
+        if report():
+            await told()
 
     for place, item in enumerate(planned):
         if item.refused is not None:
             results[place] = bounded(item.refused, limit)
-    report()
     try:
+        if report():
+            await told()
         async with anyio.create_task_group() as tasks:
             for place, item in enumerate(planned):
                 if item.refused is None:
@@ -92,6 +102,8 @@ async def run_calls(
         code, text = OUTCOME_UNKNOWN
         for place in range(next_place, len(planned)):
             done(place, results.get(place) or Outcome(text, True, code))
+        with anyio.CancelScope(shield=True):
+            await told()
         raise
     except ExceptionGroup as group:
         # A call never fails here, only telling its result may: that is one error, not a group.

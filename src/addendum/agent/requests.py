@@ -328,6 +328,16 @@ class Requests:
                         drops_reasoning=line.context.reasoning_bound,
                     )
                 )
+            elif self._forged_reasoning(route, seq):
+                declared.append(
+                    CacheBreak(
+                        "rendering changed",
+                        route.name,
+                        "messages",
+                        "a stored answer was changed",
+                        drops_reasoning=True,
+                    )
+                )
             elif found and why:
                 if why[0] == "head changed" and self._expired(route, line.context):
                     why = "lifetime passed", "consolidated"
@@ -344,6 +354,20 @@ class Requests:
         for found_break in declared:
             log.append(found_break)
         return self._ahead(route)
+
+    def _forged_reasoning(self, route: Route, seq: int) -> bool:
+        """Say whether the answer to the request at `seq` has reasoning and was changed since.
+
+        No provider takes reasoning that is not as it signed it.
+        """
+        kind = facts(route).kind
+        answers = (self._log.events[each].data for each in self._log.changed if each > seq)
+        return any(
+            isinstance(data, AssistantMessage)
+            and data.route == route.name
+            and any(kind(raw) in REASONING for raw in data.native)
+            for data in answers
+        )
 
     def _ahead(self, route: Route) -> tuple[CacheBreak, ...]:
         """Return the breaks that the coming request bears, those of one nobody answered too."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Literal
 
+import anyio
 from anyio.abc import TaskGroup
 
 from addendum.agent.approval import KINDS, Consent, Decisions, Kind, Pending, pending
@@ -18,6 +18,7 @@ from addendum.agent.epochs import coming
 from addendum.agent.forking import fork
 from addendum.agent.keeping import KeepAlive, keep, quote
 from addendum.agent.lifetime import consolidates
+from addendum.agent.opening import Life, Opening
 from addendum.agent.outputs import Outputs
 from addendum.agent.prompts import SessionPrompts
 from addendum.agent.redefinition import Redefinitions
@@ -25,14 +26,15 @@ from addendum.agent.requests import Requests, Sent
 from addendum.agent.results import StreamEvent, TurnResult
 from addendum.agent.rewinding import cut, last_said, newest, numbered
 from addendum.agent.step import StepInput
-from addendum.agent.streaming import streamed
+from addendum.agent.streaming import Listener, Nobody, TurnStream
 from addendum.agent.switch_cost import SwitchCost, switch_cost
 from addendum.agent.tools import SessionTools, switched
 from addendum.agent.turn import Turn
 from addendum.agent.unknown_names import UnknownNames
 from addendum.checked import AtLeastNone, Attribute, checks_arguments
 from addendum.errors import ConfigurationError
-from addendum.log.events import RequestContext, ToolPolicy, ToolResult
+from addendum.log.events import RequestContext, RequestHeader, ToolPolicy, ToolResult
+from addendum.log.seal import change_of
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store
 from addendum.log.values import Config, ToolSchema, Usage
@@ -104,8 +106,11 @@ class Session:
         self._found = Found()
         self.outputs = Outputs()
         self.redefinitions = Redefinitions(agent.on_redefinition, registry)
-        self._busy = False
+        self.life: Life | None = None
+        self._use: _Use | None = None
+        self._closed = False
         self.downgrades = Downgrades(store, agent.clock)
+        self._change = change_of(log)
 
     # -- life -------------------------------------------------------------------------------
 
@@ -144,6 +149,25 @@ class Session:
         self.unknown_names = UnknownNames(self)
         await self.flush()
 
+    async def aclose(self) -> None:
+        """Close the session, from any task; a turn that runs in it is cancelled.
+
+        Whoever opened it with `async with` need not. Once more it does nothing.
+
+        Raises:
+            StoreError: Something could not be made durable.
+        """
+        if self.life is not None:
+            await self.life.close()
+
+    async def stop(self) -> None:
+        """Let no more turns in, and end the one that runs, whoever waits for it."""
+        self._closed = True
+        if self._use is not None:
+            self._use.scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await self._use.ended.wait()
+
     async def end(self) -> None:
         """Make durable what is not yet, as far as that is possible."""
         if self.log.asked is None:
@@ -168,22 +192,23 @@ class Session:
             ProviderError: The provider refused or failed; the session stays usable.
             LimitReached: A limit of the agent ended the turn.
         """
-        return await self._run(text, _ignore)
+        return await self._run(text, Nobody())
 
     @checks_arguments
-    def stream(self, text: str) -> AsyncGenerator[StreamEvent]:
+    def stream(self, text: str) -> TurnStream:
         """Run one turn and give its events as they happen; the last is `TurnDone`.
 
-        Leaving the loop early cancels the turn and leaves a valid log.
+        Leaving the loop early cancels the turn and leaves a valid log; `TurnStream` says when.
 
         Args:
             text: What the person wrote.
 
         Raises:
+            ConfigurationError: As `run`.
             ProviderError: As `run`.
             LimitReached: As `run`.
         """
-        return streamed(self._tasks, lambda tell: self._run(text, tell))
+        return TurnStream(self._free, lambda listener: self._run(text, listener))
 
     def pending(self) -> tuple[Pending, ...]:
         """Return the calls that a person has to decide before the turn goes on."""
@@ -206,10 +231,10 @@ class Session:
             ConfigurationError: These are not the calls that wait; they wait still.
             AddendumError: As `run`.
         """
-        return await self._decide(decisions, _ignore)
+        return await self._decide(decisions, Nobody())
 
     @checks_arguments
-    def stream_decide(self, decisions: Decisions) -> AsyncGenerator[StreamEvent]:
+    def stream_decide(self, decisions: Decisions) -> TurnStream:
         """As `decide`, and give the turn's events as `stream` does.
 
         Args:
@@ -218,22 +243,41 @@ class Session:
         Raises:
             AddendumError: As `decide`.
         """
-        return streamed(self._tasks, lambda tell: self._decide(decisions, tell))
+        return TurnStream(self._free, lambda listener: self._decide(decisions, listener))
 
-    async def _run(self, text: str, tell: Callable[[StreamEvent], None]) -> TurnResult:
-        with self._one_at_a_time():
-            return await Turn(self, tell).run(text)
+    async def _run(self, text: str, listener: Listener) -> TurnResult:
+        async with self._one_at_a_time(listener):
+            return await Turn(self, listener.tell).run(text)
 
-    async def _decide(
-        self, decisions: Decisions, tell: Callable[[StreamEvent], None]
-    ) -> TurnResult:
-        with self._one_at_a_time(deciding=True):
-            return await Turn(self, tell).resume(decisions)
+    async def _decide(self, decisions: Decisions, listener: Listener) -> TurnResult:
+        async with self._one_at_a_time(listener, deciding=True):
+            return await Turn(self, listener.tell).resume(decisions)
+
+    async def heard(self) -> None:
+        """Wait until whoever loops over the events of the turn has taken all of them."""
+        if self._use is not None:
+            await self._use.listener.heard()
 
     def consent(self) -> Consent:
         """Return what was decided so far, by tool."""
-        self._consent.read(self.log.events)
+        log = self.log
+        # What was allowed in a log that somebody changed since may be what they wrote.
+        trusted = (
+            [
+                event
+                for event in log.events
+                if isinstance(event.data, RequestHeader) or event.seq > max(log.changed)
+            ]
+            if log.changed
+            else log.events
+        )
+        self._consent.read(trusted)
         return self._consent
+
+    def change(self) -> str | None:
+        """Return, once, what a person is told of a log that was changed in its store."""
+        said, self._change = self._change, None
+        return said
 
     # -- what may be called -----------------------------------------------------------------
 
@@ -348,7 +392,7 @@ class Session:
         Raises:
             ConfigurationError: There are not so many.
         """
-        with self._one_at_a_time():
+        async with self._one_at_a_time():
             seq = cut(self.log, newest(self.log, turns))
             await self.flush()
             return seq
@@ -365,7 +409,7 @@ class Session:
             ConfigurationError: The model does not see this turn, or as `run`; nothing is cut.
             AddendumError: As `run`; the old turns stay cut.
         """
-        return await self._again(turn, text, "edit", _ignore)
+        return await self._again(turn, text, "edit", Nobody())
 
     async def retry(self) -> TurnResult:
         """Ask the last message again: cut its turn, however it ended, and run it anew.
@@ -375,24 +419,24 @@ class Session:
             AddendumError: As `run`; the old turn stays cut.
         """
         last = last_said(self.log)
-        return await self._again(last.turn, last.text, "retry", _ignore)
+        return await self._again(last.turn, last.text, "retry", Nobody())
 
     @checks_arguments
-    def stream_again(self, turn: int, text: str | None = None) -> AsyncGenerator[StreamEvent]:
+    def stream_again(self, turn: int, text: str | None = None) -> TurnStream:
         """As `edit`, or as `retry` of any turn if `text` is None; gives events as `stream` does."""
         first = numbered(self.log, turn)
         said, reason = (first.text, "retry") if text is None else (text, "edit")
-        return streamed(self._tasks, lambda tell: self._again(turn, said, reason, tell))
+        return TurnStream(self._free, lambda listener: self._again(turn, said, reason, listener))
 
     async def _again(
         self,
         turn: int,
         text: str,
         reason: Literal["edit", "retry"],
-        tell: Callable[[StreamEvent], None],
+        listener: Listener,
     ) -> TurnResult:
-        with self._one_at_a_time():
-            again, first = Turn(self, tell), numbered(self.log, turn)
+        async with self._one_at_a_time(listener):
+            again, first = Turn(self, listener.tell), numbered(self.log, turn)
             again.check(text)
             cut(self.log, first, reason)
             return await again.run(text)
@@ -419,7 +463,7 @@ class Session:
         if keep_turns is None:
             own = self.agent.compaction
             keep_turns = 0 if own is None else own.keep_turns
-        with self._one_at_a_time():
+        async with self._one_at_a_time():
             return await compact(self, summary, keep_turns)
 
     @checks_arguments
@@ -459,7 +503,7 @@ class Session:
             ConfigurationError: As `keep_alive_price`, or a turn runs.
             ProviderError: The request failed.
         """
-        with self._one_at_a_time():
+        async with self._one_at_a_time():
             return await keep(self)
 
     def start_series(self) -> None:
@@ -471,9 +515,7 @@ class Session:
         self.new_head = True
 
     @checks_arguments
-    def fork(
-        self, session_id: str | None = None, *, turn: int | None = None
-    ) -> AbstractAsyncContextManager[Session]:
+    def fork(self, session_id: str | None = None, *, turn: int | None = None) -> Opening:
         """Open a child that shares all so far, or up to a turn's end, and then goes its own way.
 
         It has its parent's tools, switches, route and texts; a function that was added by hand runs
@@ -488,12 +530,26 @@ class Session:
             ConfigurationError: There was no such turn, or there is a session with this id.
             StoreError: It could not be written; there is no child.
         """
-        return fork(self, session_id, turn)
+        return Opening(lambda: fork(self, session_id, turn))
 
-    @contextlib.contextmanager
-    def _one_at_a_time(self, *, deciding: bool = False) -> Generator[None]:
+    async def _free(self) -> TaskGroup:
+        """Return where turns run that are streamed, with none in it to which nobody listens."""
+        if self._use is not None and self._use.listener.left():
+            self._use.listener.stop()
+            await self._use.ended.wait()
+        if self._closed:
+            raise ConfigurationError(
+                "the session is closed; open it again to go on", session=self.id
+            )
+        return self._tasks
+
+    @contextlib.asynccontextmanager
+    async def _one_at_a_time(
+        self, listener: Listener | None = None, *, deciding: bool = False
+    ) -> AsyncGenerator[None]:
         """Let one turn in at a time, and nothing but decisions while one waits for them."""
-        if self._busy:
+        await self._free()
+        if self._use is not None:
             raise ConfigurationError(
                 "a turn is running in this session; wait for it or cancel it first",
                 session=self.id,
@@ -503,12 +559,29 @@ class Session:
                 "a turn waits for decisions; answer session.pending() with session.decide(...)",
                 session=self.id,
             )
-        self._busy = True
+        use = self._use = _Use(listener or Nobody())
         try:
-            yield
+            with use.scope:
+                yield
         finally:
-            self._busy = False
+            self._use = None
+            use.ended.set()
+        if use.scope.cancelled_caught:
+            raise ConfigurationError(
+                "the session was closed while this ran; open it again to go on", session=self.id
+            )
 
 
-def _ignore(event: StreamEvent) -> None:
-    pass
+class _Use:
+    """What a session does now, of what it does one at a time.
+
+    Attributes:
+        listener: Who is told of it.
+        scope: What it runs in.
+        ended: Set when it has ended.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.scope = anyio.CancelScope()
+        self.ended = anyio.Event()

@@ -176,6 +176,7 @@ class Turn:
         """Make steps until the model calls no more tools, or a person has to decide."""
         session, log = self._session, self._session.log
         for step in range(first, session.agent.limits.steps + 1):
+            await session.heard()
             await self._compacting.run(within=step > 1)
             log.append(StepStart(turn, step))
             snapshot, context = await self._prepare()
@@ -193,6 +194,7 @@ class Turn:
                 batch = Batch(session, self._emit, snapshot, context, self._early)
                 planned, message = batch.understand(answer)
                 log.append(message)
+                await session.heard()
                 if planned and (waiting := await batch.run(planned)):
                     return answer.text, waiting
             finally:
@@ -228,7 +230,8 @@ class Turn:
         session = self._session
         snapshot = await session.settle()
         await session.downgrades.read(session.route)
-        for trouble in session.registry.troubles():
+        change = session.change()
+        for trouble in (*session.registry.troubles(), *([] if change is None else [change])):
             self._emit(Notice(trouble))
         for line in session.unknown_names.notices(snapshot):
             self._emit(Notice(line))

@@ -10,15 +10,16 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import aclosing, contextmanager
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from types import FrameType
 
 import anyio
 import click
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from addendum.agent.results import RequestFigures, StreamEvent, total
+from addendum.agent.results import RequestFigures, total
+from addendum.agent.streaming import TurnStream
 from addendum.cache.cost import Cost, price, summed
 from addendum.cli.chat_approval import ask_about
 from addendum.cli.chat_commands import Commands, route_line
@@ -266,11 +267,11 @@ def is_command(text: str, obeys_calls: bool) -> bool:
     )
 
 
-async def show(room: Room, turn: AsyncGenerator[StreamEvent]) -> None:
+async def show(room: Room, turn: TurnStream) -> None:
     """Show a turn as it runs; then its figures, also if it was stopped or failed."""
     view = TurnView()
     try:
-        async with aclosing(turn):
+        async with turn:
             async for event in turn:
                 view.show(event)
     finally:

@@ -64,6 +64,7 @@ def show(session: str, follow: bool, store: str | None, as_json: bool) -> None:
                 "parent": row.parent,
                 "turns": log.turns,
                 "altered": altered(log),
+                "changed": sorted(log.changed),
                 "requests": [
                     request_fields(each, dead.get(each.request.seq)) for each in bill.requests
                 ],

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from addendum.cli.terminal import line, wrapped
 from addendum.errors import ConfigurationError, SessionMissing
 from addendum.log.events import RequestSent
+from addendum.log.seal import change_of, read
 from addendum.log.session_log import SessionLog
 from addendum.log.store import SessionRow, Store
 from addendum.stores import DEFAULT_URL, open_store
@@ -101,7 +102,9 @@ async def read_log(url: str | None, beginning: str) -> tuple[SessionRow, Session
     """
     async with reading(url) as store:
         row = _chosen(await store.sessions(), beginning, url)
-        return row, SessionLog.load(row.id, await store.read(row.id))
+        log = SessionLog(row.id)
+        await read(log, store)
+        return row, log
 
 
 def altered(log: SessionLog) -> list[int]:
@@ -112,14 +115,14 @@ def altered(log: SessionLog) -> list[int]:
 
 def altered_lines(log: SessionLog) -> list[str]:
     """Return what people are told of a log that was changed by hand; nothing of any other."""
-    numbers = altered(log)
-    if not numbers:
-        return []
-    text = (
-        f"the stored log was changed since request {numbers[-1]} was sent: what left may have been "
-        "other than it is told here"
-    )
-    return [wrapped(text)]
+    numbers, change = altered(log), change_of(log)
+    texts = [] if change is None else [change]
+    if numbers:
+        texts.append(
+            f"the stored log was changed since request {numbers[-1]} was sent: what left may have "
+            "been other than it is told here"
+        )
+    return list(map(wrapped, texts))
 
 
 def where(url: str | None) -> str:

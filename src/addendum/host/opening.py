@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from addendum.agent.session import Session
-from addendum.errors import ConfigurationError
 from addendum.log.events import RequestContext, SystemMessage
 from addendum.log.session_log import SessionLog
+from addendum.paths import read_text
 
 MAX_INSTRUCTIONS = 1024 * 1024
 """Bytes that a file of instructions may have."""
@@ -37,12 +37,4 @@ def instructions_of(text: str) -> str:
     if not text.startswith("@"):
         return text
     place = Path(text[1:])
-    try:
-        if place.stat().st_size > MAX_INSTRUCTIONS:
-            raise ConfigurationError(
-                f"{place} has more than {MAX_INSTRUCTIONS:,} bytes; shorten the instructions"
-            )
-        return place.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise ConfigurationError(f"cannot read {place}: {reason}; name a text file") from error
+    return read_text(place, limit=MAX_INSTRUCTIONS, advice="name a text file of instructions")

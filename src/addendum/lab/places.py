@@ -20,6 +20,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from addendum.encoding import clean
 from addendum.errors import ConfigurationError
+from addendum.paths import read_text, shown
 
 Value: TypeAlias = str | int | float | bool | None
 
@@ -309,18 +310,11 @@ def read_yaml(path: Path, values: Mapping[str, Value]) -> Place:
     Raises:
         ConfigurationError: It cannot be read, is no YAML, or has no such variable.
     """
-    file = str(path)
+    file = shown(path)
+    text = read_text(path, limit=MAX_FILE, advice="name a scenario file")
     try:
-        if path.stat().st_size > MAX_FILE:
-            raise ConfigurationError(f"{file} has more than {MAX_FILE:,} bytes; make it smaller")
         compose = cast(Callable[..., Node | None], cast(Any, yaml).compose)
-        node = compose(path.read_text("utf-8"), Loader=yaml.SafeLoader)
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot read {file}: {error.strerror or error}; name a scenario file"
-        ) from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{file} is no text in UTF-8; save it as such") from None
+        node = compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError) as error:
         raise ConfigurationError(_syntax(file, error)) from None
     if node is None:

@@ -45,6 +45,7 @@ from addendum.lab.scenario import (
 )
 from addendum.lab.script import Entry, Form, ScriptCall
 from addendum.log.values import TailMode
+from addendum.paths import there
 from addendum.routes import TailChoice
 from addendum.tools.dispatcher import RESERVED_NAMES
 from addendum.tools.names import check_function_names
@@ -90,9 +91,9 @@ def find(name: str, values: Mapping[str, Value] | None = None) -> Scenario:
     if name in bundled():
         with resources.as_file(resources.files("addendum.lab") / "scenarios") as folder:
             return load(folder / f"{name}.yaml", values)
-    if not Path(name).exists() and "/" not in name and not Path(name).suffix:
-        there = ", ".join(bundled())
-        raise ConfigurationError(f"no scenario {name[:60]!r}; there are {there}, or name a file")
+    if not there(name) and "/" not in name and not Path(name).suffix:
+        known = ", ".join(bundled())
+        raise ConfigurationError(f"no scenario {name[:60]!r}; there are {known}, or name a file")
     return load(name, values)
 
 

@@ -107,6 +107,7 @@ class SessionLog:
             where nothing else counts. Those that replace something are among them.
         seal: Running checksum of all events.
         altered: Seqs of requests in front of which the log is not what it was when they left.
+        changed: Seqs of events that are not what was appended, as far as their store can tell.
     """
 
     def __init__(self, session: str, *, clock: Callable[[], int] = now_ms) -> None:
@@ -121,6 +122,7 @@ class SessionLog:
         self.switched_on = False
         self.rare: list[Event] = []
         self.altered: set[int] = set()
+        self.changed: set[int] = set()
         self.seal = Seal()
         self._events: list[Event] = []
         self._clock = clock

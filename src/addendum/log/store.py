@@ -119,6 +119,26 @@ class Store(Protocol):
         """
         ...
 
+    async def seal(self, session: str, count: int) -> tuple[int | None, int | None]:
+        """Return what is kept to notice that stored events were changed (`addendum.log.seal`).
+
+        Args:
+            session: The session's id.
+            count: How many of its events were read.
+
+        Returns:
+            The checksum of the first `count` events as they were appended, None where none is
+            kept; and that of the whole session if it has no more than these, else None.
+        """
+        ...
+
+    async def seals(self, session: str, *, limit: int) -> list[int | None]:
+        """Return, for each of the first events, the checksum of all events up to it.
+
+        It is None for one from before there were any.
+        """
+        ...
+
     async def delete(self, lease: Lease) -> None:
         """Delete a session with all of its events, and with it the lease.
 

@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 
 from addendum.checked import checks_arguments, nearest, words
 from addendum.errors import ConfigurationError
+from addendum.paths import home, read_text, told
 from addendum.routes.model import (
     Beta,
     CacheRules,
@@ -35,6 +36,7 @@ FILES = ("providers.toml", "clouds.toml", "gateways.toml", "compatible.toml")
 """Files of this release, in the order in which their providers are listed."""
 
 FILE_VARIABLE = "ADDENDUM_ROUTES"
+_ADVICE = f"correct {FILE_VARIABLE}"
 """Environment variable that names a file with further providers."""
 
 MAX_FILE = 1024 * 1024
@@ -221,11 +223,9 @@ def providers() -> Mapping[str, Provider]:
     named = os.environ.get(FILE_VARIABLE, "").strip()
     if not named:
         return _known()
-    path = Path(named).expanduser()
-    try:
+    path = home(named)
+    with told("read", path, _ADVICE):
         changed = path.stat().st_mtime_ns
-    except OSError as error:
-        raise _unreadable(path, error) from None
     return _joined(path, changed)
 
 
@@ -242,14 +242,7 @@ def _known() -> Mapping[str, Provider]:
 @lru_cache(maxsize=8)
 def _joined(path: Path, changed: int) -> Mapping[str, Provider]:
     """Return all providers, those of a file among them; `changed` tells its versions apart."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE + 1)
-        text = data.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, error) from None
-    if len(data) > MAX_FILE:
-        raise ConfigurationError(f"{path} has more than {MAX_FILE:,} bytes; make it smaller")
+    text = read_text(path, limit=MAX_FILE, advice=_ADVICE)
     try:
         own = load(text)
     except ConfigurationError as error:
@@ -258,8 +251,3 @@ def _joined(path: Path, changed: int) -> Mapping[str, Provider]:
         if name in _known():
             raise ConfigurationError(f"{path}: there is a provider {name!r} already; rename yours")
     return {**_known(), **own}
-
-
-def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigurationError:
-    why = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
-    return ConfigurationError(f"{path} cannot be read ({why}); correct {FILE_VARIABLE}")

@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 from addendum import encoding
 from addendum.errors import ConfigurationError
 from addendum.log.values import Definitions
+from addendum.paths import FOREIGN, home, told
 from addendum.routes.model import Beta, Readd, Removals, Route, ToolUpdate, untold
 
 FOLDER_VARIABLE = "ADDENDUM_PROBES"
@@ -69,12 +70,12 @@ def default_folder(environ: Mapping[str, str] | None = None) -> Path:
     """
     source = os.environ if environ is None else environ
     if named := source.get(FOLDER_VARIABLE, "").strip():
-        folder = Path(named).expanduser()
+        folder = home(named)
         if folder.exists() and not folder.is_dir():
             raise ConfigurationError(f"{FOLDER_VARIABLE}={named} is no folder; correct it")
         return folder
-    home = source.get("XDG_DATA_HOME", "")
-    base = Path(home) if Path(home).is_absolute() else Path("~/.local/share").expanduser()
+    data = source.get("XDG_DATA_HOME", "")
+    base = Path(data) if Path(data).is_absolute() else home("~/.local/share")
     return base / "addendum" / "probes"
 
 
@@ -93,14 +94,10 @@ def keep(route: Route, probed: Probed, folder: Path | None = None) -> Path:
     """
     path = results_file(route, folder)
     fresh = path.with_suffix(".new")
-    try:
+    with told("write", path, "name another folder with --out"):
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh.write_bytes(msgspec.json.format(encoding.encode(probed), indent=2) + b"\n")
         fresh.replace(path)
-    except OSError as error:
-        raise ConfigurationError(
-            f"{path} cannot be written ({error.strerror}); name another folder with --out"
-        ) from None
     return path
 
 
@@ -110,11 +107,14 @@ def read(route: Route, folder: Path | None = None) -> Probed | None:
     Raises:
         ConfigurationError: The file is damaged.
     """
-    path = results_file(route, folder)
     try:
+        path = results_file(route, folder)
+        if not path.is_file():
+            return None
         with path.open("rb") as file:
             data = file.read(MAX_FILE + 1)
-    except OSError:
+    except (*FOREIGN, ConfigurationError):
+        # Nothing can be kept where there is no folder for it, so nothing is.
         return None
     try:
         found = msgspec.json.decode(data, type=Probed) if len(data) <= MAX_FILE else None

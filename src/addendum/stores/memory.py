@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from addendum.errors import StoreError
+from addendum.log.seal import chained
 from addendum.log.store import Lease, SessionRow
 from addendum.stores import leases
 from addendum.stores.leases import Standing
@@ -16,6 +17,7 @@ from addendum.stores.leases import Standing
 class _Kept(Struct):
     row: SessionRow
     events: list[bytes]
+    seals: list[int]
     standing: Standing | None = None
 
 
@@ -70,7 +72,7 @@ class MemoryStore:
             if not create:
                 raise leases.missing(session)
             row = SessionRow(session, time, time, len(events), parent, tenant, user)
-            kept = self._sessions[session] = _Kept(row, list(map(_copied, events)))
+            kept = self._sessions[session] = _Kept(row, list(map(_copied, events)), chained(events))
         elif events:
             raise leases.conflict(session, 0, len(kept.events))
         standing = kept.standing
@@ -111,6 +113,7 @@ class MemoryStore:
         if len(kept.events) != expected:
             raise leases.conflict(lease.session, expected, len(kept.events))
         kept.events.extend(map(_copied, events))
+        kept.seals += chained(events, kept.seals[-1] if kept.seals else 0)
         kept.row = msgspec.structs.replace(kept.row, updated=leases.now(), events=len(kept.events))
 
     async def read(self, session: str, start: int = 0, *, limit: int | None = None) -> list[bytes]:
@@ -126,6 +129,23 @@ class MemoryStore:
         if kept is None:
             raise leases.missing(session)
         return kept.events[start : None if limit is None else start + limit]
+
+    async def seal(self, session: str, count: int) -> tuple[int | None, int | None]:
+        """Return the checksums of the first `count` events, and of all if these are all."""
+        kept = self._sessions.get(session)
+        if kept is None or not count:
+            return None, None
+        if count >= len(kept.events):
+            return kept.seals[-1], kept.seals[-1]
+        return kept.seals[count - 1], None
+
+    async def seals(self, session: str, *, limit: int) -> list[int | None]:
+        """Return the checksum that is kept with each of the first events."""
+        kept = self._sessions.get(session)
+        if kept is None:
+            return []
+        missing = len(kept.events) - len(kept.seals)
+        return [*kept.seals, *[None] * missing][:limit]
 
     async def delete(self, lease: Lease) -> None:
         """Delete a session with all of its events, and with it the lease.

@@ -7,6 +7,7 @@ that another program's database is refused instead of filled.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 import threading
@@ -15,6 +16,11 @@ from collections.abc import Generator
 from pathlib import Path
 
 from addendum.errors import ConfigurationError, StoreError, StoreTooNew
+from addendum.paths import FOREIGN as PATHS
+from addendum.paths import reason, shown
+
+_WHY = 120
+"""Characters of what is wrong that are told."""
 
 APPLICATION_ID = 0x6164646D
 """`addm`, in the file's header."""
@@ -70,7 +76,26 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ) STRICT""",
         f"PRAGMA application_id = {APPLICATION_ID}",
     ),
+    # What tells that a row is not what was appended (`addendum.log.seal`): for each event the
+    # checksum of all up to it. Events from before there were any have none.
+    (
+        """CREATE TABLE seals (
+            session TEXT NOT NULL,
+            seq INTEGER NOT NULL,
+            seal INTEGER NOT NULL,
+            PRIMARY KEY (session, seq)
+        ) STRICT, WITHOUT ROWID""",
+    ),
 )
+
+COLUMNS = {
+    "sessions": ("id", "created", "updated", "events", "parent", "tenant", "user"),
+    "events": ("session", "seq", "data"),
+    "leases": ("session", "token", "host", "machine", "pid", "started", "nonce", "expires"),
+    "records": ("kind", "key", "expires", "value"),
+    "seals": ("session", "seq", "seal"),
+}
+"""The tables that a file of today has, and their columns, in order."""
 
 # Closing any descriptor of a file drops all of this process's locks on it (POSIX), so the one
 # that makes the file must be closed before anybody here can have opened it.
@@ -99,12 +124,15 @@ def connect(path: Path) -> sqlite3.Connection:
         db = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
+    # Text that is damaged is shown damaged: with an error in its place nothing else could be read.
+    db.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
     try:
         _check(db, path)
         for pragma in PRAGMAS:
             db.execute(pragma)
         _set_wal(db, path)
         _migrate(db, path)
+        _whole(db, path)
     except BaseException:
         db.close()
         raise
@@ -132,8 +160,8 @@ def files(path: Path) -> tuple[tuple[int, int], ...]:
 def replaced(path: Path) -> StoreError:
     """Return the error for a store whose files are other ones than those that were opened."""
     return StoreError(
-        f"the store {path} was moved, replaced or deleted while it was open: put its files back, "
-        "or open the session again"
+        f"the store {shown(path)} was moved, replaced or deleted while it was open: put its files "
+        "back, or open the session again"
     )
 
 
@@ -151,42 +179,73 @@ def writing(db: sqlite3.Connection) -> Generator[None]:
         raise
 
 
-def explain(error: sqlite3.Error, path: Path) -> StoreError:
-    """Return what SQLite reported as one line that says what to do."""
-    code: int = getattr(error, "sqlite_errorcode", -1)
+FOREIGN = (sqlite3.Error, OSError, ValueError, OverflowError)
+"""What a file can raise that is damaged, gone, or at a path that cannot be used: with text that is
+no UTF-8 in it even what SQLite reports cannot be read."""
+
+
+def damaged(path: Path, why: object = "") -> StoreError:
+    """Return the error for a file that holds what no release of addendum writes.
+
+    Args:
+        path: The file.
+        why: What is wrong, as far as it is known; of any length and from anywhere.
+    """
+    text = _plain(why)
+    return StoreError(
+        f"the store {shown(path)} is damaged{f' ({text})' if text else ''}: put a copy back, or "
+        "save what is left with the `.recover` command of the sqlite3 program"
+    )
+
+
+def _plain(why: object) -> str:
+    text = " ".join(str(why).split())[:_WHY]
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
+def explain(error: Exception, path: Path) -> StoreError:
+    """Return one of `FOREIGN` as one line that says what to do."""
+    where = shown(path)
+    if isinstance(error, OSError):
+        return _unmade(path, error)
+    if isinstance(error, UnicodeEncodeError):
+        return StoreError(f"the store {where} takes no text with a lone surrogate; clean it")
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        return damaged(path, error)
     name: str = getattr(error, "sqlite_errorname", type(error).__name__)
     match code & 0xFF:
         case sqlite3.SQLITE_FULL:
             text = (
-                f"there is no room for the store {path}: free disk space there and try again; "
+                f"there is no room for the store {where}: free disk space there and try again; "
                 "nothing of this write was kept"
             )
         case sqlite3.SQLITE_READONLY:
             text = (
-                f"the store {path} is read-only: make the file and its directory writable, "
+                f"the store {where} is read-only: make the file and its directory writable, "
                 "or name another store"
             )
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
             text = (
-                f"the store {path} cannot be opened: check that it is a file, and that you may "
+                f"the store {where} cannot be opened: check that it is a file, and that you may "
                 "write to it and to its directory"
             )
         case sqlite3.SQLITE_NOTADB:
-            text = f"{path} is no addendum store: name another file"
+            text = f"{where} is no addendum store: name another file"
         case sqlite3.SQLITE_CORRUPT:
-            text = (
-                f"the store {path} is damaged: put a copy back, or save what is left with "
-                "the `.recover` command of the sqlite3 program"
-            )
+            return damaged(path)
+        case sqlite3.SQLITE_ERROR | sqlite3.SQLITE_MISMATCH | sqlite3.SQLITE_CONSTRAINT:
+            # Our statements are right, so the tables are not ours any more.
+            return damaged(path, error)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             text = (
-                f"another program has kept the store {path} locked for {BUSY_SECONDS:g} s: "
+                f"another program has kept the store {where} locked for {BUSY_SECONDS:g} s: "
                 "let it finish or end it, then try again"
             )
         case _:
             text = (
-                f"the store {path} cannot be read or written ({name}: {error}): check the disk "
-                "and the file, then open the session again"
+                f"the store {where} cannot be read or written ({name}: {_plain(error)}): check the "
+                "disk and the file, then open the session again"
             )
     return StoreError(text)
 
@@ -197,15 +256,34 @@ def _make(path: Path) -> None:
         if not path.exists():
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    except OSError as error:
-        raise StoreError(
-            f"the store {path} cannot be made ({error.strerror}): name another place, "
-            "or make its directory writable"
-        ) from None
+        elif not path.is_file() and not path.is_dir():
+            # SQLite would wait for a pipe, and read a device without end.
+            raise StoreError(f"{shown(path)} is no file: name another one for the store")
+    except PATHS as error:
+        raise _unmade(path, error) from None
+
+
+def _unmade(path: Path, error: BaseException) -> StoreError:
+    return StoreError(
+        f"the store {shown(path)} cannot be made ({reason(error)}): name another place, "
+        "or make its directory writable"
+    )
 
 
 def _pragma(db: sqlite3.Connection, name: str) -> int:
     return int(db.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _whole(db: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that lacks a table or a column, or has one that is not ours.
+
+    Raises:
+        StoreError: It does.
+    """
+    for table, columns in COLUMNS.items():
+        there = [each[1] for each in db.execute(f"PRAGMA table_info({table})")]
+        if missing := [each for each in columns if each not in there]:
+            raise damaged(path, f"{table} has no {missing[0]}" if there else f"no table {table}")
 
 
 def _check(db: sqlite3.Connection, path: Path) -> int:
@@ -214,11 +292,12 @@ def _check(db: sqlite3.Connection, path: Path) -> int:
     if _pragma(db, "application_id") != APPLICATION_ID:
         if version or db.execute("SELECT 1 FROM sqlite_schema").fetchone():
             raise StoreError(
-                f"{path} is a database of another program, no addendum store: name another file"
+                f"{shown(path)} is a database of another program, no addendum store: "
+                "name another file"
             )
     elif version > len(MIGRATIONS):
         raise StoreTooNew(
-            f"the store {path} was written by a later addendum (version {version}, this one "
+            f"the store {shown(path)} was written by a later addendum (version {version}, this one "
             f"knows {len(MIGRATIONS)}): upgrade addendum, or name another store"
         )
     return version
@@ -237,7 +316,7 @@ def _set_wal(db: sqlite3.Connection, path: Path) -> None:
             time.sleep(0.005)
     if mode != "wal":
         raise StoreError(
-            f"the store {path} cannot have a write-ahead log (journal mode {mode}): "
+            f"the store {shown(path)} cannot have a write-ahead log (journal mode {mode}): "
             "put it on a local disk"
         )
 

@@ -21,8 +21,9 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 
 from addendum.errors import ConfigurationError, StoreError
 from addendum.log.store import Lease, SessionRow
-from addendum.stores import leases, schema
-from addendum.stores.leases import Claim, Holder, Standing
+from addendum.paths import FOREIGN, reason, shown
+from addendum.stores import leases, rows, schema
+from addendum.stores.leases import Claim, Standing
 
 T = TypeVar("T")
 
@@ -47,9 +48,9 @@ def path_of(url: str) -> Path:
         )
     try:
         return Path(name).expanduser().absolute()
-    except RuntimeError:
+    except FOREIGN as error:
         raise ConfigurationError(
-            f"the store address {url!r} needs a home directory and there is none: "
+            f"the store address {shown(url)!r} cannot be used ({reason(error)}): "
             "write sqlite:////absolute/path.db"
         ) from None
 
@@ -90,7 +91,7 @@ class SqliteStore:
         def work() -> tuple[sqlite3.Connection, tuple[tuple[int, int], ...]]:
             try:
                 db = schema.connect(path)
-            except sqlite3.Error as error:
+            except schema.FOREIGN as error:
                 raise schema.explain(error, path) from None
             try:
                 return db, schema.files(path)
@@ -136,7 +137,7 @@ class SqliteStore:
 
         def work(db: sqlite3.Connection) -> Lease:
             time = leases.now()
-            found = db.execute("SELECT events FROM sessions WHERE id = ?", (session,)).fetchone()
+            found = rows.count(db, session, self._path)
             if found is None:
                 if not create:
                     raise leases.missing(session)
@@ -144,11 +145,10 @@ class SqliteStore:
                     "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)",
                     (session, time, time, len(events), parent, tenant, user),
                 )
-                rows = ((session, seq, event) for seq, event in enumerate(events))
-                db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
+                rows.insert(db, session, 0, events, self._path)
             elif events:
-                raise leases.conflict(session, 0, found[0])
-            standing = _standing(db, session)
+                raise leases.conflict(session, 0, found)
+            standing = rows.standing(db, session, self._path)
             if standing and leases.living(standing, time):
                 raise leases.busy(session, standing, time)
             token = standing.token + 1 if standing else 1
@@ -203,20 +203,19 @@ class SqliteStore:
             SessionBusy: The lease was given back or taken over.
         """
         session = lease.session
-        rows = [(session, expected + i, event) for i, event in enumerate(events)]
 
         def work(db: sqlite3.Connection) -> None:
             standing = self._held(db, lease)
-            found = db.execute("SELECT events FROM sessions WHERE id = ?", (session,)).fetchone()
+            found = rows.count(db, session, self._path)
             if found is None:
                 raise leases.missing(session)
-            if found[0] != expected:
-                raise leases.conflict(session, expected, found[0])
-            db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
+            if found != expected:
+                raise leases.conflict(session, expected, found)
+            rows.insert(db, session, expected, events, self._path)
             time = leases.now()
             db.execute(
                 "UPDATE sessions SET events = ?, updated = ? WHERE id = ?",
-                (expected + len(rows), time, session),
+                (expected + len(events), time, session),
             )
             if leases.aged(standing, time):
                 _prolong(db, lease)
@@ -234,26 +233,45 @@ class SqliteStore:
         leases.check_session(session)
 
         def count(db: sqlite3.Connection) -> int:
-            found = db.execute("SELECT events FROM sessions WHERE id = ?", (session,)).fetchone()
-            if not found:
+            found = rows.count(db, session, self._path)
+            if found is None:
                 raise leases.missing(session)
-            return found[0]
+            return found
 
         def work(db: sqlite3.Connection) -> list[bytes]:
-            wanted = count(db) - start
-            rows = db.execute(
-                "SELECT data FROM events WHERE session = ? AND seq >= ? ORDER BY seq LIMIT ?",
-                (session, start, -1 if limit is None else limit),
-            )
-            events = [data for (data,) in rows]
+            wanted = max(0, count(db) - start)
+            events = rows.events(db, session, start, limit, self._path)
             # Unless it was deleted meanwhile.
             if len(events) < (wanted if limit is None else min(wanted, limit)) and count(db):
                 raise StoreError(
                     f"session {session!r} has lost events: {len(events)} of {wanted} from "
-                    f"{start} on are there; restore {self._path} from a copy",
+                    f"{start} on are there; restore {shown(self._path)} from a copy",
+                    session=session,
+                )
+            # Unless somebody has appended meanwhile.
+            if len(events) > wanted and len(events) > max(0, count(db) - start):
+                raise StoreError(
+                    f"session {session!r} has events that nobody appended: {len(events)} from "
+                    f"{start} on in place of {wanted}; restore {shown(self._path)} from a copy",
                     session=session,
                 )
             return events
+
+        return await self._run(work)
+
+    async def seal(self, session: str, count: int) -> tuple[int | None, int | None]:
+        """Return the checksums of the first `count` events, and of all if these are all."""
+
+        def work(db: sqlite3.Connection) -> tuple[int | None, int | None]:
+            return rows.seal(db, session, count, self._path)
+
+        return await self._run(work)
+
+    async def seals(self, session: str, *, limit: int) -> list[int | None]:
+        """Return the checksum that is kept with each of the first events."""
+
+        def work(db: sqlite3.Connection) -> list[int | None]:
+            return rows.seals(db, session, limit)
 
         return await self._run(work)
 
@@ -271,7 +289,8 @@ class SqliteStore:
             db.execute("PRAGMA secure_delete = ON")
             with schema.writing(db):
                 self._held(db, lease)
-                db.execute("DELETE FROM events WHERE session = ?", (lease.session,))
+                for table in ("events", "seals"):
+                    db.execute(f"DELETE FROM {table} WHERE session = ?", (lease.session,))
                 # The token stays: no later session of this id takes an old lease for its own.
                 db.execute("UPDATE leases SET nonce = NULL WHERE session = ?", (lease.session,))
                 db.execute("DELETE FROM sessions WHERE id = ?", (lease.session,))
@@ -287,17 +306,17 @@ class SqliteStore:
         """Return all sessions, newest update first."""
 
         def work(db: sqlite3.Connection) -> list[SessionRow]:
-            rows = db.execute(
+            found = db.execute(
                 "SELECT id, created, updated, events, parent, tenant, user FROM sessions "
                 "ORDER BY updated DESC, id"
             )
-            return [SessionRow(*row) for row in rows]
+            return [rows.listed(row, self._path) for row in found]
 
         return await self._run(work)
 
     async def get(self, kind: str, key: str) -> bytes | None:
         """Return a small record, or None; expired ones are gone."""
-        return await self._run(lambda db: _record(db, kind, key, leases.now()))
+        return await self._run(lambda db: rows.record(db, kind, key, leases.now()))
 
     async def put(
         self, kind: str, key: str, value: bytes, *, expires: int | None = None, keep: bool = False
@@ -315,7 +334,7 @@ class SqliteStore:
 
         def work(db: sqlite3.Connection) -> bytes:
             time = leases.now()
-            if keep and (standing := _record(db, kind, key, time)) is not None:
+            if keep and (standing := rows.record(db, kind, key, time)) is not None:
                 return standing
             db.execute("DELETE FROM records WHERE expires <= ?", (time,))
             db.execute(
@@ -358,7 +377,7 @@ class SqliteStore:
 
     def _held(self, db: sqlite3.Connection, lease: Lease) -> Standing:
         """Return the session's lease if it is this one; the nonce tells a restored file apart."""
-        standing = _standing(db, lease.session)
+        standing = rows.standing(db, lease.session, self._path)
         claim = self._claims.get((lease.session, lease.token))
         if (
             standing is None
@@ -387,10 +406,10 @@ class SqliteStore:
 
         async with self._turn:
             if self._db is None:
-                raise StoreError(f"the store {self._path} is closed; open it again")
+                raise StoreError(f"the store {shown(self._path)} is closed; open it again")
             try:
                 return await self._in_thread(inside, self._db)
-            except sqlite3.Error as error:
+            except schema.FOREIGN as error:
                 raise schema.explain(error, self._path) from None
 
     async def _in_thread(
@@ -419,27 +438,8 @@ class SqliteStore:
         return job.result()
 
 
-def _standing(db: sqlite3.Connection, session: str) -> Standing | None:
-    row = db.execute(
-        "SELECT token, host, machine, pid, started, nonce, expires FROM leases WHERE session = ?",
-        (session,),
-    ).fetchone()
-    if row is None:
-        return None
-    token, host, machine, pid, started, nonce, expires = row
-    return Standing(token, Holder(host, machine, pid, started), nonce, expires)
-
-
 def _prolong(db: sqlite3.Connection, lease: Lease) -> None:
     db.execute(
         "UPDATE leases SET expires = ? WHERE session = ?",
         (leases.now() + leases.LEASE_MS, lease.session),
     )
-
-
-def _record(db: sqlite3.Connection, kind: str, key: str, time: int) -> bytes | None:
-    row = db.execute(
-        "SELECT value FROM records WHERE kind = ? AND key = ? AND (expires IS NULL OR expires > ?)",
-        (kind, key, time),
-    ).fetchone()
-    return row[0] if row else None

@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from addendum import encoding
 from addendum.checked import Location
 from addendum.errors import ConfigurationError, ContentError
+from addendum.paths import read_bytes, shown, told
 from addendum.tools.mcp import RemoteTool, ServerState, screen_tool
 
 KIND = "catalogue"
@@ -68,6 +69,9 @@ class Pin(Struct, frozen=True, omit_defaults=True):
         )
 
 
+_ADVICE = "write it with `addendum tools pin`"
+
+
 class _File(Struct):
     servers: dict[str, Pin]
 
@@ -106,22 +110,23 @@ def read_catalogue(path: Location) -> dict[str, Pin]:
     Raises:
         ConfigurationError: The file cannot be read.
     """
+    text = read_bytes(path, limit=encoding.MAX_TEXT, advice=_ADVICE)
     try:
         # It is formatted for people: white space is no part of a definition.
-        data = bytes(encoding.compact(Path(path).read_bytes()))
-        found = msgspec.json.decode(data, type=_File).servers
+        found = msgspec.json.decode(bytes(encoding.compact(text)), type=_File).servers
         return {name: _checked(pin) for name, pin in found.items()}
-    except (
-        OSError,
-        msgspec.MsgspecError,
-        ContentError,
-    ) as error:
+    except (msgspec.MsgspecError, ContentError) as error:
         raise ConfigurationError(
-            f"cannot read the catalogue {path}: {error}; write it with `addendum tools pin`"
+            f"cannot read the catalogue {shown(path)}: {error}; {_ADVICE}"
         ) from None
 
 
 def write_catalogue(path: str | Path, pins: dict[str, Pin]) -> None:
-    """Write a catalogue file, servers by name."""
+    """Write a catalogue file, servers by name.
+
+    Raises:
+        ConfigurationError: The file cannot be written.
+    """
     ordered = _File({name: pins[name] for name in sorted(pins)})
-    Path(path).write_bytes(msgspec.json.format(encoding.encode(ordered), indent=1) + b"\n")
+    with told("write", path, "name another file"):
+        Path(path).write_bytes(msgspec.json.format(encoding.encode(ordered), indent=1) + b"\n")

@@ -13,6 +13,7 @@ from addendum.allowed import shown
 from addendum.checked import Location, check_value, nearest
 from addendum.encoding import decode
 from addendum.errors import ConfigurationError, ContentError
+from addendum.paths import read_bytes
 from addendum.tools.mcp import ServerSpec, one_line
 
 MAX_FILE = 1024 * 1024
@@ -96,16 +97,7 @@ def read_mcp_file(
     if not os.fspath(path):
         raise ConfigurationError("'' is no file of MCP servers; name one")
     try:
-        if place.stat().st_size > MAX_FILE:
-            raise ConfigurationError(
-                f"{place} has more than {MAX_FILE:,} bytes; name a file of MCP servers"
-            )
-        data = _json(place.read_bytes())
-    except (OSError, ValueError) as error:  # a path with a zero byte is no path
-        reason = getattr(error, "strerror", None) or "it is no path of a file"
-        raise ConfigurationError(
-            f"cannot read {shown(str(place))[1:-1]}: {reason}; name a file of MCP servers"
-        ) from error
+        data = _json(read_bytes(place, limit=MAX_FILE, advice="name a file of MCP servers"))
     except ContentError as error:
         raise ConfigurationError(f"{place} is not usable: {error}; correct the file") from error
     servers = cast("Any", data).get(_WHOLE) if isinstance(data, dict) else None

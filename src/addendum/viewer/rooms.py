@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -22,6 +22,7 @@ from addendum.agent.results import (
 )
 from addendum.agent.rewinding import numbered
 from addendum.agent.session import Session
+from addendum.agent.streaming import TurnStream
 from addendum.cache.spent import Totals
 from addendum.cli.main import fault
 from addendum.errors import AddendumError, ConfigurationError
@@ -105,7 +106,7 @@ class Room:
         if self._scope is not None:
             self._scope.cancel()
 
-    def start(self, tasks: TaskGroup, turn: Callable[[], AsyncGenerator[StreamEvent]]) -> None:
+    def start(self, tasks: TaskGroup, turn: Callable[[], TurnStream]) -> None:
         """Run a turn in a task of its own.
 
         Raises:
@@ -117,12 +118,10 @@ class Room:
         self.error, self.notices, self.used = "", [], anyio.current_time()
         tasks.start_soon(self._run, self._scope, turn)
 
-    async def _run(
-        self, scope: anyio.CancelScope, turn: Callable[[], AsyncGenerator[StreamEvent]]
-    ) -> None:
+    async def _run(self, scope: anyio.CancelScope, turn: Callable[[], TurnStream]) -> None:
         try:
             with scope:
-                async with aclosing(turn()) as events:
+                async with turn() as events:
                     async for event in events:
                         self._hear(event)
                         self.watched.notify()
