@@ -142,7 +142,7 @@ METHODS: dict[type, dict[str, dict[str, Any]]] = {
 """Public methods that take something."""
 
 TAKE_NOTHING = {
-    Session: "keep_alive keep_alive_price pending rehead retry start_series switch_cost "
+    Session: "aclose keep_alive keep_alive_price pending rehead retry start_series switch_cost "
     "tool_history",
     SessionTools: "redefined",
     ServerSpec: "key",
@@ -153,8 +153,8 @@ OURS = {
     addendum.Hook: "matches",
     addendum.Policy: "fits",
     Agent: "check drive new_log",
-    Session: "begin bound_tools config consent current_context early end flush head_tools search "
-    "settle step_input wrote_step",
+    Session: "begin bound_tools change config consent current_context early end flush head_tools heard search "
+    "settle step_input stop wrote_step",
     FunctionTool: "invoke",
     Lab: "release until_stalled",
     ServerSpec: "redact",
@@ -166,7 +166,7 @@ OURS = {
 
 HANDED_BACK = (
     "AddendumError Notice ReasoningPiece RequestDone RequestFigures StreamEvent TextPiece "
-    "ToolFinished ToolProgress ToolStarted TurnDone TurnResult"
+    "ToolFinished ToolProgress ToolStarted TurnDone TurnResult TurnStream"
 ).split()
 """Values that only come back: no public parameter takes one (which is tested), and they are made
 while an answer streams."""

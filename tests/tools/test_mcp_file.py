@@ -209,7 +209,7 @@ WRONG: list[tuple[Any, str]] = [
     (5, "mcp_servers=5"),
     (None, "mcp_servers=None"),
     ("", "''"),
-    ("\0", "no path"),
+    ("\0", "NUL"),
     ([{"command": "x"}], r"mcp_servers\[0\]"),
     (["x"], r"mcp_servers\[0\]='x'"),
     ({"a": "npx me:s3cret"}, "'a' is no object but text"),

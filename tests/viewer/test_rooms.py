@@ -356,8 +356,9 @@ async def test_a_session_goes_on_with_its_own_prompt_and_its_prefix() -> None:
 
 
 async def test_hostile_servers_and_tools_are_names_in_the_panel() -> None:
-    evil = '<img src=x onerror="hit()">\u202e'
-    tool = CannedTool("t", evil + "</p><script>hit()</script>", {"type": "object"}, evil)
+    evil = '<img src=x onerror="hit()">'
+    said = evil + "\u202e</p><script>hit()</script>"
+    tool = CannedTool("t", said, {"type": "object"}, said)
     async with stage(spec(evil, [tool])) as staged:
         url = await staged.begin("hello")
         await staged.post(f"{url}/switch", {"server": evil, "on": True})

@@ -105,16 +105,21 @@ def read(route: Route, folder: Path | None = None) -> Probed | None:
     """Return the results that are kept of a route at its address, or None.
 
     Raises:
-        ConfigurationError: The file is damaged.
+        ConfigurationError: The file is damaged, or `$ADDENDUM_PROBES` names no folder.
     """
     try:
         path = results_file(route, folder)
+    except ConfigurationError:
+        if os.environ.get(FOLDER_VARIABLE, "").strip():
+            raise
+        # Nothing can be kept where there is no home directory, so nothing is.
+        return None
+    try:
         if not path.is_file():
             return None
         with path.open("rb") as file:
             data = file.read(MAX_FILE + 1)
-    except (*FOREIGN, ConfigurationError):
-        # Nothing can be kept where there is no folder for it, so nothing is.
+    except FOREIGN:
         return None
     try:
         found = msgspec.json.decode(data, type=Probed) if len(data) <= MAX_FILE else None
