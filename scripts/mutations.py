@@ -1,7 +1,7 @@
-"""Break the fold and the projections on purpose, and see that the numbered cases notice.
+"""Break the fold, the projections and the gates on purpose, and see that the tests notice.
 
 Each mutation changes a copy of `src/` in a temporary folder, and the tests named with it run
-against that copy. A mutation under which they all pass has survived: a case is missing.
+against that copy. A mutation under which they all pass has survived: a test is missing.
 
     python scripts/mutations.py [WORD]      WORD picks the mutations whose name holds it
 """
@@ -37,7 +37,8 @@ class Mutation:
         path: The file, under `src/addendum`.
         old: Text that stands in the file exactly once.
         new: What stands there instead.
-        tests: Test files under `tests/cases`, without `test_` and `_cases.py`.
+        tests: Test files: `fold` is `tests/cases/test_fold_cases.py`, and `agent/gate` is
+            `tests/agent/test_gate.py`.
         only: Expression that selects tests, as for `pytest -k`; all if empty.
         histories: Whether the random histories run instead, a few on each kind of route.
     """
@@ -62,9 +63,17 @@ class Mutation:
         return source.replace(self.old, self.new)
 
 
+def file_of(name: str) -> str:
+    """Return the file that a mutation's test is in."""
+    folder, _, rest = name.rpartition("/")
+    return f"tests/{folder}/test_{rest}.py" if folder else f"tests/cases/test_{name}_cases.py"
+
+
 HISTORY, LEDGER = "tools/history.py", "tools/ledger.py"
 PROJECTOR, ROUNDS = "prompt/projector.py", "prompt/rounds.py"
 UPDATES, HEADER = "prompt/updates.py", "log/headers.py"
+GATE, BATCH, REGISTRY = "agent/gate.py", "agent/batch.py", "tools/registry.py"
+GATES = ("agent/gate", "agent/gate_paths")
 
 MUTATIONS = (
     Mutation(
@@ -207,6 +216,189 @@ MUTATIONS = (
         "by-value or chat",
         histories=True,
     ),
+    Mutation(
+        "gate: what was changed in the store runs",
+        GATE,
+        "    if not scene.doubtful:\n",
+        "    if True:\n",
+        GATES,
+    ),
+    Mutation(
+        "gate: what is excluded is there",
+        GATE,
+        "    if not is_excluded(item.call.name, scene.excluded):\n",
+        "    if True:\n",
+        GATES,
+    ),
+    Mutation(
+        "gate: what is gone is there",
+        GATE,
+        "    if scene.entry(item.call.name) is not None:\n",
+        "    if True:\n",
+        GATES,
+    ),
+    Mutation(
+        "gate: what is disabled runs",
+        GATE,
+        "if item.call.name in scene.disabled else None",
+        "if False else None",
+        GATES,
+    ),
+    Mutation(
+        "gate: can_dispatch says no in vain",
+        GATE,
+        "return None if allows(scene.can_dispatch, schema) else",
+        "return None if True else",
+        GATES,
+    ),
+    Mutation(
+        "gate: can_dispatch means yes by anything",
+        "tools/dispatcher.py",
+        "    return answer is True\n",
+        "    return bool(answer)\n",
+        GATES,
+    ),
+    Mutation(
+        "gate: an answer holds for another tool",
+        GATE,
+        "if item.terms is not None and item.terms != terms:",
+        "if False:",
+        GATES,
+    ),
+    Mutation(
+        "gate: what is defined anew is not asked about",
+        GATE,
+        'if scene.on_redefinition == "ask" and',
+        "if False and",
+        GATES,
+    ),
+    Mutation(
+        "gate: arguments that do not fit run",
+        GATE,
+        "    if isinstance(found, Refused):\n        return _refusal(found)\n",
+        "",
+        GATES,
+    ),
+    Mutation(
+        "gate: a hook that was not asked has no say",
+        GATE,
+        "    if any(hook not in item.heard for",
+        "    if False and any(hook not in item.heard for",
+        GATES,
+    ),
+    Mutation(
+        "gate: what hooks want asked is not",
+        GATE,
+        'return Wants("; ".join(item.asks)) if item.asks else None',
+        "return None",
+        GATES,
+    ),
+    Mutation(
+        "gate: what a policy denies runs",
+        GATE,
+        'return Wants(reason) if action == "ask" else blocked(reason)',
+        'return Wants(reason) if action == "ask" else None',
+        GATES,
+    ),
+    Mutation(
+        "gate: a predicate means yes by anything",
+        "agent/approval.py",
+        "        if not isinstance(answer, bool):\n",
+        "        if False:\n",
+        GATES,
+    ),
+    Mutation(
+        "gate: what was not asked about in time runs",
+        GATE,
+        "return blocked(NOT_ASKED) if scene.late else",
+        "return None if scene.late else",
+        GATES,
+    ),
+    Mutation(
+        "gate: where nobody can be asked it runs",
+        GATE,
+        'return blocked(f"{asks[0]}; it needs an approval, and nobody can be asked")',
+        "return None",
+        GATES,
+    ),
+    Mutation(
+        "gate: one that fails lets through",
+        GATE,
+        'answer = faulty(f"Blocked: a check of this call failed ({described(error)})")',
+        "answer = None",
+        GATES,
+    ),
+    Mutation(
+        "gate: what was not told loosens",
+        GATE,
+        "        return entry.with_hints(\n",
+        "        return entry or entry.with_hints(\n",
+        GATES,
+    ),
+    Mutation(
+        "terms: hints are none",
+        "tools/entries.py",
+        "parts = [digest, server, hints.read_only, hints.destructive]",
+        "parts = [digest, server]",
+        GATES,
+    ),
+    Mutation(
+        "terms: a server is none",
+        "tools/entries.py",
+        "parts = [digest, server, hints.read_only, hints.destructive]",
+        "parts = [digest, hints.read_only, hints.destructive]",
+        GATES,
+    ),
+    Mutation(
+        "batch: the gate is not asked last",
+        BATCH,
+        "items = [self._judged(item, late=True) for item in items]",
+        "items = list(items)",
+        GATES,
+    ),
+    Mutation(
+        "batch: hooks are not asked again behind an answer",
+        BATCH,
+        "passed = await run_before(hooks, item.call,",
+        "passed = await run_before(() if item.terms else hooks, item.call,",
+        GATES,
+    ),
+    Mutation(
+        "early: the gate is not asked",
+        BATCH,
+        "item = self._judged(Planned(found.call, entry))",
+        "item = Planned(found.call, entry)",
+        ("agent/early_start", *GATES),
+        "early or passed_over",
+    ),
+    Mutation(
+        "server: its tool runs whatever it has become",
+        "tools/mcp_connection.py",
+        "if same is not None and listed is not None and not same(listed):",
+        "if False:",
+        ("agent/known_tools",),
+    ),
+    Mutation(
+        "restore: hints are lost",
+        REGISTRY,
+        "same = self._same(schema, hints)",
+        "hints = None; same = self._same(schema, hints)",
+        ("agent/known_tools", "property/decisions"),
+    ),
+    Mutation(
+        "restore: a server's own text is lost",
+        REGISTRY,
+        "server.instructions = instructions.get(name)",
+        "server.instructions = None",
+        ("agent/known_tools",),
+    ),
+    Mutation(
+        "log: what is known of tools is not kept",
+        "agent/redefinition.py",
+        "        record(log, snapshot.entries.values())\n",
+        "",
+        ("agent/known_tools",),
+    ),
 )
 
 
@@ -225,7 +417,7 @@ def run(chosen: Sequence[Mutation], folder: Path, *, faulty: bool) -> tuple[int,
     for mutation in chosen if faulty else ():
         path = folder / "src" / "addendum" / mutation.path
         path.write_text(mutation.apply(path.read_text("utf-8")), "utf-8")
-    files = sorted({f"tests/cases/test_{name}_cases.py" for each in chosen for name in each.tests})
+    files = sorted({file_of(name) for each in chosen for name in each.tests})
     # `test` is in every name: where one of them wants a whole file, all is run but the long one.
     only = " or ".join(f"({each.only or 'test and not case_96'})" for each in chosen)
     if any(each.histories for each in chosen):

@@ -151,10 +151,10 @@ OURS = {
     addendum.Approval: "judge",
     addendum.Compaction: "limit room",
     addendum.Hook: "matches",
-    addendum.Policy: "fits",
+    addendum.Policy: "fits told",
     Agent: "check drive new_log",
-    Session: "begin bound_tools change config consent current_context early end flush head_tools heard search "
-    "settle step_input stop wrote_step",
+    Session: "begin bound_tools change config consent current_context early end flush head_tools "
+    "heard is_deferred search settle step_input stop wrote_step",
     FunctionTool: "invoke",
     Lab: "release until_stalled",
     ServerSpec: "redact",

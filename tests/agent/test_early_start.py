@@ -225,7 +225,7 @@ def _replace(call: HookCall, outcome: Outcome) -> Replace:
         pytest.param(
             {"approval": Approval((Policy("deny", "look"),))},
             [],
-            "Blocked: a policy says so",
+            'Blocked: policy 1 (deny, tool="look")',
             id="denied",
         ),
         pytest.param(

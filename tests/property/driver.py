@@ -154,13 +154,13 @@ class Driver:
             []
             if home.empty
             else [function("web_search"), function(HIDDEN, deferred=True), function("calc")]
-        )
+        ) + self.functions()
         self.agent = Agent(
             self._route(home.route),
             instructions=self._text("static", self.prompt[0]),
             conversation_instructions=self._text("conversation", self.prompt[1]),
             tools=tools,
-            mcp_servers=[ServerSpec(name="files", server=self.server)],
+            mcp_servers=[ServerSpec(name="files", server=self.server), *self.servers()],
             tool_changes=home.tool_changes,  # type: ignore[arg-type]
             tail=home.tail,  # type: ignore[arg-type]
             output_references=home.labels,
@@ -169,8 +169,21 @@ class Driver:
             transport=self.transport,
             pool=self.pool,
             clock=self._now,
+            **self.more(),
         )
         self.own = {"tool_search"} if home.empty else {"web_search", "calc"}
+
+    def functions(self) -> list[FunctionTool[..., Any]]:
+        """What other functions there are."""
+        return []
+
+    def servers(self) -> list[ServerSpec]:
+        """What other servers there are."""
+        return []
+
+    def more(self) -> dict[str, Any]:
+        """What else the agent is made with."""
+        return {}
 
     def _now(self) -> float:
         # Every look costs a little, so that times differ and order shows.

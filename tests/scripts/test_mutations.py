@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
 
 import pytest
 from tests.scripts.loading import ROOT, load
+
+from addendum.agent.gate import GATES
 
 SCRIPT = load("mutations")
 
@@ -16,7 +19,20 @@ def test_a_fault_fits_the_sources(mutation) -> None:
     faulty = mutation.apply(source)
     assert ast.dump(ast.parse(faulty)) != ast.dump(ast.parse(source))
     for name in mutation.tests:
-        assert (ROOT / "tests" / "cases" / f"test_{name}_cases.py").is_file()
+        assert (ROOT / SCRIPT.file_of(name)).is_file()
+
+
+def test_each_gate_has_a_fault() -> None:
+    text = (ROOT / "src" / "addendum" / SCRIPT.GATE).read_text("utf-8")
+    bodies = {
+        gate.name: inspect.getsource(gate.rule)
+        for gate in GATES
+        if inspect.getsource(gate.rule) in text
+    }
+    assert len(bodies) == len(GATES)
+    faults = [each for each in SCRIPT.MUTATIONS if each.path == SCRIPT.GATE]
+    for name, body in bodies.items():
+        assert any(each.old in body for each in faults), name
 
 
 def test_ten_faults_at_least_each_with_a_name_of_its_own() -> None:

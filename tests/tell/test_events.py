@@ -9,6 +9,7 @@ from tests.golden.make_logs import paths
 from addendum.log import codec
 from addendum.log.approvals import AddedContext
 from addendum.log.events import FORMAT, KINDS, Event, RequestHeader, Unknown
+from addendum.log.known import KnownTool, ServerAway, ToolsKnown
 from addendum.log.requests import RouteDowngrade
 from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.tell.events import describe, is_quiet
@@ -19,8 +20,11 @@ ELSEWHERE = [
     RouteDowngrade("a:b", "http://127.0.0.1", ("tools",), "dispatch"),
     SubagentStarted(1, 1, "c1", "child"),
     SubagentEnded(1, 1, "c1", "child", 3),
+    ToolsKnown((KnownTool("db__look", "db", read_only=True, destructive=False),)),
+    ServerAway("db", "cannot be reached (no such program)"),
 ]
-"""Kinds that the golden log cannot have: refusals, hooks, agents behind tools."""
+"""Kinds that the golden log does not have: refusals, hooks, agents behind tools, servers that are
+away, and what came since it was written."""
 
 LOG = [codec.decode_event(line) for line in paths(FORMAT)[0].read_bytes().splitlines()]
 EVENTS = {type(event.data): event for event in LOG} | {

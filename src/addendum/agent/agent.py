@@ -83,7 +83,11 @@ class ToolDispatch(Struct, frozen=True):
     """Options of the dispatcher.
 
     Attributes:
-        can_dispatch: Says whether a deferred tool may be reached through it.
+        can_dispatch: Says whether a deferred tool may be called: an active one that is none of the
+            immediate tools that the session began with, or was defined anew since. Those are what
+            only the dispatcher reaches on a dispatch route; it is asked on every route, for each
+            call, whatever way it came, and a search shows nothing else. What it does not answer
+            with True is refused; if it raises, so is the call.
         pass_through_bound: Run a bound tool that was called through it, in place of refusing.
     """
 
@@ -142,9 +146,10 @@ class Agent:
         hooks: The application's own code around tool calls, in order.
         approval: Which calls a person is asked about. None asks about none, and a hook that wants
             to ask refuses the call.
-        on_redefinition: What happens when a tool is defined anew in a session: `accept` it,
+        on_redefinition: What happens when a tool is defined anew in a session, comes from another
+            server, or says otherwise of itself (`readOnlyHint`, `destructiveHint`): `accept` it,
             `ask` before its next call, until one was approved, or `keep` the definition that the
-            session has. It is logged in each case.
+            session has and the stricter hints. It is logged and told in each case.
         early_start: Start calls of read-only tools while the answer still streams: functions made
             with `read_only=True`, and tools whose server says so (`readOnlyHint`; its word alone).
             Never calls through the dispatcher or of deferred or disabled tools, and none that a

@@ -12,8 +12,9 @@ a round that need an answer are asked about at once. Without `decide` the turn s
 `session.pending()` lists what for, `await session.decide({...})` goes on, in this process or,
 after the session was opened again, in a later one.
 
-An approval holds for the definition that was shown: if the tool went or changed meanwhile, the call
-does not run.
+An approval holds for the tool that was shown: its definition, its server, and what that says of
+it. If the tool went or one of these changed meanwhile, the call does not run. The reason of a
+question or a denial names the rule that spoke, such as `policy 2 (ask, server="db")`.
 """
 
 from __future__ import annotations
@@ -30,12 +31,18 @@ from addendum.agent.hooks import described
 from addendum.allowed import shown
 from addendum.checked import Word, check_fields, check_value, check_word
 from addendum.errors import ConfigurationError
-from addendum.log.approvals import ApprovalAsked, ApprovalDecided, AskedCall, DecidedCall
+from addendum.log.approvals import (
+    ApprovalAsked,
+    ApprovalDecided,
+    AskedCall,
+    DecidedCall,
+)
 from addendum.log.events import Event, RequestHeader
-from addendum.log.values import ToolSchema
-from addendum.prompt.updates import plain
+from addendum.log.known import KnownTool, ToolsKnown
+from addendum.tools.entries import Entry, hints_known, terms, unrecorded
+from addendum.tools.entries import definition as definition
 from addendum.tools.envelope import MAX_ARGUMENTS
-from addendum.tools.registry import Entry, Outcome
+from addendum.tools.registry import Outcome
 from addendum.tools.search import TOOL_SEARCH_NAME
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
@@ -59,7 +66,8 @@ class Policy(Struct, frozen=True):
             servers that you trust.
         destructive: Whether it may destroy (`destructiveHint`). What a server does not say is yes,
             unless the tool is read-only.
-        when: A predicate of the arguments. If it raises, the call is denied.
+        when: A predicate of the arguments. If it raises, or returns anything but True and False,
+            the call is denied.
 
     Raises:
         ConfigurationError: A field holds what it cannot hold.
@@ -90,7 +98,32 @@ class Policy(Struct, frozen=True):
             return False
         if self.when is None:
             return True
-        return bool(self.when(encoding.decode(arguments or "{}", limit=MAX_ARGUMENTS)))
+        answer: Any = self.when(encoding.decode(arguments or "{}", limit=MAX_ARGUMENTS))
+        if inspect.iscoroutine(answer):
+            answer.close()
+        if not isinstance(answer, bool):
+            # Nobody knows what it means; a coroutine, for one, would always count as yes.
+            raise TypeError(f"`when` returned {type(answer).__name__}, not True or False")
+        return answer
+
+    def told(self, number: int) -> str:
+        """Return how the policy is called where it spoke.
+
+        Args:
+            number: Its place among all policies, from 1.
+        """
+        words: list[str] = [self.action]
+        if self.tool != "*":
+            words.append(f"tool={encoding.encode(self.tool).decode()}")
+        if self.server is not None:
+            words.append(f"server={encoding.encode(self.server).decode()}")
+        if self.read_only is not None:
+            words.append(f"read_only={self.read_only}")
+        if self.destructive is not None:
+            words.append(f"destructive={self.destructive}")
+        if self.when is not None:
+            words.append("when")
+        return f"policy {number} ({', '.join(words)})"
 
 
 class Pending(Struct, frozen=True):
@@ -100,8 +133,8 @@ class Pending(Struct, frozen=True):
         call_id: Key of its decision.
         name: The real tool.
         arguments: JSON text of the arguments it would run with.
-        reason: Why it is asked.
-        definition: Digest of the definition that is approved.
+        reason: Why it is asked: which rule says so.
+        definition: Digest of what is approved: the tool's definition, its server and its hints.
         kinds: What may be decided.
     """
 
@@ -126,7 +159,7 @@ class Decision(Struct, frozen=True):
             and denials too.
         text: The reason or the response.
         always: With `approve` or `edit`: do not ask about this tool again in this session, as long
-            as it is defined as now. What hooks ask is asked still.
+            as its definition, its server and its hints are as now. What hooks ask is asked still.
 
     Raises:
         ConfigurationError: A field holds what it cannot hold, or does not go with the kind.
@@ -193,13 +226,13 @@ class Approval(Struct, frozen=True):
 
     def judge(self, entry: Entry, arguments: str) -> tuple[Action, str]:
         """Return what happens to a call, and why."""
-        for policy in self.policies:
+        for number, policy in enumerate(self.policies, 1):
             try:
                 fits = policy.fits(entry, arguments)
             except Exception as error:
-                return "deny", f"a policy for this call failed ({described(error)})"
+                return "deny", f"{policy.told(number)} failed ({described(error)})"
             if fits:
-                return policy.action, "a policy says so"
+                return policy.action, policy.told(number)
         if entry.schema.name == TOOL_SEARCH_NAME:
             return "allow", ""
         return self.default, "no policy allows it"
@@ -213,14 +246,19 @@ class Consent:
         self._asked: dict[str, AskedCall] = {}
         self._accepted: dict[str, str] = {}
         self._always: dict[str, str] = {}
+        self._known: dict[str, KnownTool] = {}
 
     def read(self, events: Sequence[Event]) -> None:
         """Take in what is new in the log."""
         for event in events[self._read :]:
             data = event.data
-            if isinstance(data, RequestHeader):
+            if isinstance(data, ToolsKnown):
+                self._known.update({tool.name: tool for tool in data.tools})
+            elif isinstance(data, RequestHeader):
                 for tool in data.header.tools:
-                    self._accepted.setdefault(tool.name, definition(tool))
+                    record = self._known.get(tool.name, unrecorded(tool.name))
+                    if record is not None and tool.name not in self._accepted:
+                        self._accepted[tool.name] = terms(tool, record.server, hints_known(record))
             elif isinstance(data, ApprovalAsked):
                 self._asked = {call.call_id: call for call in data.calls}
             elif isinstance(data, ApprovalDecided):
@@ -234,28 +272,29 @@ class Consent:
                             self._always[call.name] = call.definition
         self._read = len(events)
 
-    def redefined(self, tool: ToolSchema) -> bool:
-        """Say whether a tool is no longer defined as it was first offered, or last approved."""
-        return self._accepted.get(tool.name, definition(tool)) != definition(tool)
+    def redefined(self, name: str, terms: str) -> bool:
+        """Say whether a tool is no longer as it was first offered, or last approved.
 
-    def always(self, tool: ToolSchema) -> bool:
-        """Say whether a person allowed this tool, as it is defined now, for the whole session."""
-        return self._always.get(tool.name) == definition(tool)
+        Args:
+            name: The tool.
+            terms: The digest of its terms now.
+        """
+        return self._accepted.get(name, terms) != terms
 
+    def always(self, name: str, terms: str) -> bool:
+        """Say whether a person allowed this tool, as it is now, for the whole session.
 
-def definition(tool: ToolSchema) -> str:
-    """Return the digest that an approval binds to."""
-    return plain(tool).identity()
+        Args:
+            name: The tool.
+            terms: The digest of its terms now.
+        """
+        return self._always.get(name) == terms
 
 
 def hints(entry: Entry) -> tuple[bool, bool]:
     """Return whether a tool is read-only and whether it is destructive, by its maker's word."""
-    if entry.schema.name == TOOL_SEARCH_NAME:
-        return True, False
-    said: Any = encoding.decode(bytes(entry.annotations)) if entry.annotations else {}
-    given = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
-    read_only = given.get("readOnlyHint") is True
-    return read_only, not read_only and given.get("destructiveHint") is not False
+    found = entry.hints
+    return found.read_only, found.destructive
 
 
 def pending(asked: ApprovalAsked | None, kinds: tuple[Kind, ...] = KINDS) -> tuple[Pending, ...]:

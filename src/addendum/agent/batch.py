@@ -1,7 +1,8 @@
 """The calls of one answer: understood, passed by hooks and approval, run, answered.
 
 Everything behind `understand` sees the real tool and checked arguments. Each call gets exactly one
-result, whatever happens to it on the way.
+result, whatever happens to it on the way. Whether one may run is asked of `gate`, and nowhere else:
+to know whether a person has to be asked, and once more, the last thing before it is logged.
 """
 
 from __future__ import annotations
@@ -19,16 +20,15 @@ from addendum.agent.approval import (
     Pending,
     complete,
     decided,
-    definition,
     denied,
     handled,
-    hints,
     outdated,
 )
 from addendum.agent.execution import Planned, bounded, run_calls
+from addendum.agent.gate import STANDING, Scene, judge, scene
 from addendum.agent.hooks import (
     HookCall,
-    blocked,
+    in_front,
     run_after,
     run_batch,
     run_before,
@@ -47,13 +47,13 @@ from addendum.log.approvals import (
     DecidedCall,
 )
 from addendum.log.events import AssistantMessage, RequestContext, ToolCall, ToolResult
-from addendum.log.seal import doubtful
 from addendum.log.values import Call
 from addendum.prompt.long_results import tier
 from addendum.tools.dispatcher import (
     TOOL_DISPATCHER_NAME,
     Refused,
     Resolved,
+    check_arguments,
     resolve_call,
     rewrite_direct_call,
 )
@@ -114,6 +114,14 @@ class Batch:
         self._bound = (
             self._session.bound_tools(snapshot) if self._dispatch else frozenset(self._registry)
         )
+        # It is asked about the others where they are resolved.
+        self._asked: frozenset[str] = frozenset()
+        if self._session.agent.dispatch.can_dispatch is not None:
+            self._asked = frozenset(
+                name
+                for name, schema in self._registry.items()
+                if name in self._bound and self._session.is_deferred(schema)
+            )
 
     # -- real form --------------------------------------------------------------------------
 
@@ -180,30 +188,55 @@ class Batch:
             pass_through_bound=session.agent.dispatch.pass_through_bound,
             dispatch=self._dispatch,
             fill=fill,
+            asked=self._asked,
         )
 
     def _check(self, call: Call) -> Resolved | Refused:
-        """Check a call in real form again: the tool, and the arguments against its schema."""
-        found = self._resolve(msgspec.structs.replace(call, origin="direct"))
-        real = msgspec.structs.replace(found.call, origin=call.origin)
-        return msgspec.structs.replace(found, call=real)
+        """Check the arguments of a call in real form again, against its tool as it is now."""
+        entry = self._scene().entry(call.name)
+        assert entry is not None
+        return check_arguments(call, entry.schema, search_bound=self._search is not None)
 
     def _entry(self, name: str) -> Entry:
         return self._snapshot.entries.get(name) or _search_entry(self._session)
 
+    # -- the gate ---------------------------------------------------------------------------
+
+    @property
+    def _search(self) -> Entry | None:
+        return _search_entry(self._session) if self._dispatch else None
+
+    def _scene(self, *, late: bool = False) -> Scene:
+        return scene(self._session, self._session.registry.current(), self._search, late=late)
+
+    def _judged(self, item: Planned, *, late: bool = False) -> Planned:
+        """Return a call as the gate leaves it, with its tool as it is now."""
+        if item.refused is not None or item.entry is None:
+            return item
+        now = self._scene(late=late)
+        verdict = judge(now, item)
+        return msgspec.structs.replace(
+            item,
+            entry=now.entry(item.call.name) or item.entry,
+            refused=verdict.refused,
+            reason=verdict.asks,
+        )
+
     def harmless(self, call: Call) -> Planned | None:
         """Return a call of the model that may start before its answer has come whole, or None."""
         entry = self._snapshot.entries.get(call.name)
-        if entry is None or not hints(entry)[0] or entry.schema.defer_loading:
+        if entry is None or not entry.hints.read_only or entry.schema.defer_loading:
             return None
-        hooks = self._session.agent.hooks
-        if call.name not in self._bound or any(h.before and h.matches(call.name) for h in hooks):
+        if call.name not in self._bound:
             return None
         found = self._resolve(call, fill=self._fill)
         if isinstance(found, Refused):
             return None
-        item = self._judged(Planned(found.call, entry), ())
-        return item if item.refused is None and item.reason is None else None
+        # No hook was asked: one that has a say holds it back.
+        item = self._judged(Planned(found.call, entry))
+        if item.refused is not None or item.reason is not None or item.entry is None:
+            return None
+        return item if self._scene().read(item.entry).hints.read_only else None
 
     # -- in front of the tools --------------------------------------------------------------
 
@@ -214,7 +247,8 @@ class Batch:
             What a person has to decide first, if nobody could be asked at once; nothing was run.
         """
         session, approval = self._session, self._session.agent.approval
-        plan = [await self._passed(item) for item in planned]
+        await self._hear([item.call.name for item in planned if item.refused is None])
+        plan = [self._judged(await self._heard(item)) for item in planned]
         if any(item.reason is not None for item in plan):
             plan = [await self._ran(item) for item in plan]
             asked = ApprovalAsked(self._turn, self._step, tuple(_asked(item) for item in plan))
@@ -226,6 +260,17 @@ class Batch:
             plan = await self._decided(asked, await handled(approval, asked))
         await self._execute(plan)
         return ()
+
+    async def _hear(self, names: Sequence[str]) -> None:
+        """Have servers list their tools whose lists were not heard in this process yet.
+
+        What is known of them is from the log or a pin, and may be old; the call would dial anyway.
+        """
+        session = self._session
+        if servers := session.registry.unheard(names):
+            # One that cannot even be dialled costs its own calls only, which will say why.
+            with contextlib.suppress(AddendumError):
+                await session.registry.confirm(servers, session.agent.limits.server_wait)
 
     async def decide(self, decisions: Decisions) -> None:
         """Go on with the batch that waits.
@@ -248,33 +293,23 @@ class Batch:
         result = bounded(await self._after(item, await outcome()), limit)
         return msgspec.structs.replace(item, refused=result, ran=True)
 
-    async def _passed(self, item: Planned) -> Planned:
-        """Return a call as hooks and policies leave it; what they refuse does not run."""
+    async def _heard(self, item: Planned) -> Planned:
+        """Return a call as the hooks of now leave it; what they refuse does not run."""
         if item.refused is not None or item.entry is None:
             return item
-        found = await run_before(self._session.agent.hooks, item.call, self._seen, self._check)
-        item = msgspec.structs.replace(
-            item, call=found.call, refused=found.refused, context=found.context
+        verdict = judge(self._scene(), item, STANDING)
+        if verdict.refused is not None:
+            return _answered(item, verdict.refused)
+        hooks = in_front(self._session.agent.hooks, item.call.name)
+        passed = await run_before(hooks, item.call, self._seen, self._check)
+        return msgspec.structs.replace(
+            item,
+            call=passed.call,
+            refused=passed.refused,
+            context=passed.context or item.context,
+            heard=hooks,
+            asks=passed.asks,
         )
-        return item if found.refused is not None else self._judged(item, found.asks)
-
-    def _judged(self, item: Planned, asks: Sequence[str]) -> Planned:
-        session, approval = self._session, self._session.agent.approval
-        entry = item.entry
-        assert entry is not None
-        if approval is None:
-            why = f"{asks[0]}; it needs an approval, and nobody can be asked" if asks else ""
-            return msgspec.structs.replace(item, refused=blocked(why)) if asks else item
-        action, reason = approval.judge(entry, item.call.arguments)
-        if action == "deny":
-            return msgspec.structs.replace(item, refused=blocked(reason))
-        consent = session.consent()
-        reasons = list(asks)
-        if session.agent.on_redefinition == "ask" and consent.redefined(entry.schema):
-            reasons.append("its definition is another one than was offered or approved before")
-        if action == "ask" and not consent.always(entry.schema):
-            reasons.append(reason)
-        return msgspec.structs.replace(item, reason="; ".join(reasons) or None)
 
     # -- behind a decision ------------------------------------------------------------------
 
@@ -295,23 +330,12 @@ class Batch:
     async def _resumed(self, asked: AskedCall, decision: DecidedCall | None) -> Planned:
         call = Call(asked.call_id, asked.name, asked.arguments, asked.origin)
         entry = self._entry(call.name) if asked.definition else None
-        item = Planned(call, entry, context=asked.context)
+        item = Planned(call, entry, context=asked.context, terms=asked.definition)
         if asked.refusal is not None:
             outcome = Outcome(asked.refusal, asked.is_error, asked.code, asked.media)
             return msgspec.structs.replace(_answered(item, outcome), ran=asked.ran)
-        assert entry is not None
-        if doubtful(self._session.log):
-            return _answered(item, outdated(call.name, "is not stored as it was asked"))
-        gone = call.name not in self._registry and call.name != TOOL_SEARCH_NAME
-        if gone:
-            return _answered(item, outdated(call.name, "is no longer there"))
-        if definition(entry.schema) != asked.definition:
-            return _answered(item, outdated(call.name, "is defined otherwise now"))
-        found = self._check(call)
-        if isinstance(found, Refused):
-            return _answered(item, Outcome(found.message, True, found.code))
         if asked.reason is None:
-            return self._still_allowed(item)
+            return await self._shown(item)
         approval = self._session.agent.approval
         if decision is None:
             return _answered(item, denied(""))
@@ -319,7 +343,7 @@ class Batch:
             return _answered(item, denied(f"a call may not be decided by {decision.kind!r} here"))
         match decision.kind:
             case "approve":
-                return self._still_allowed(item, answered=True)
+                return await self._shown(msgspec.structs.replace(item, answered=True))
             case "edit":
                 return await self._edited(item, decision.arguments or "null")
             case "respond":
@@ -329,41 +353,54 @@ class Batch:
             case _:
                 return _answered(item, denied(f"a call cannot be decided by {decision.kind!r}"))
 
+    async def _shown(self, item: Planned) -> Planned:
+        """Return a call that waited as the hooks of now leave it: as it was shown, or not at all.
+
+        What they make of it may be what they made of it before the question; then it shows when
+        they are asked about the call as the model made it.
+        """
+        for call in (item.call, self._made(item.call)):
+            if call is None:
+                break
+            heard = await self._heard(msgspec.structs.replace(item, call=call))
+            if heard.refused is not None or heard.call.arguments == item.call.arguments:
+                return heard
+        return _answered(item, outdated(item.call.name, "would run with other arguments now"))
+
+    def _made(self, call: Call) -> Call | None:
+        """Return a call that waits as the model made it, in real form; None if it is no good."""
+        answers = (event.data for event in reversed(self._session.log.events))
+        answer = next(each for each in answers if isinstance(each, AssistantMessage))
+        made = next(each for each in answer.calls if each.id == call.id)
+        entry = self._scene().entry(call.name)
+        if entry is None:
+            return None
+        found = check_arguments(made, entry.schema, fill=self._fill)
+        return None if isinstance(found, Refused) else found.call
+
     async def _edited(self, item: Planned, arguments: str) -> Planned:
         """Return a call with a person's arguments; checks and hooks see them like the model's."""
-        found = self._check(msgspec.structs.replace(item.call, arguments=arguments))
-        if isinstance(found, Refused):
-            return _answered(item, Outcome(found.message, True, found.code))
-        passed = await run_before(self._session.agent.hooks, found.call, self._seen, self._check)
-        context = passed.context or item.context
-        item = msgspec.structs.replace(item, call=passed.call, context=context)
-        if passed.refused is not None:
-            return _answered(item, passed.refused)
-        return self._still_allowed(item, answered=True)
-
-    def _still_allowed(self, item: Planned, *, answered: bool = False) -> Planned:
-        """Refuse what policies deny by now, or for the arguments that it runs with now."""
-        approval, entry = self._session.agent.approval, item.entry
-        assert entry is not None
-        if approval is None:
-            return item
-        action, reason = approval.judge(entry, item.call.arguments)
-        if action == "ask" and not answered and not self._session.consent().always(entry.schema):
-            action, reason = "deny", "it needs an approval that it was not asked for"
-        return _answered(item, blocked(reason)) if action == "deny" else item
+        call = msgspec.structs.replace(item.call, arguments=arguments)
+        if self._scene().entry(call.name) is not None:
+            found = self._check(call)
+            if isinstance(found, Refused):
+                return _answered(item, Outcome(found.message, True, found.code))
+            call = found.call
+        return await self._heard(msgspec.structs.replace(item, call=call, answered=True))
 
     # -- running ----------------------------------------------------------------------------
 
     async def _execute(self, plan: Sequence[Planned]) -> None:
         session, log, hooks = self._session, self._session.log, self._session.agent.hooks
         turn, step = self._turn, self._step
-        plan = [await self._told(item) for item in plan]
+        plan = await self._cleared(plan)
         running = {
             item.call.id: outcome
             for item in plan
             if self._early is not None and (outcome := self._early.take(item)) is not None
         }
         fresh = [item for item in plan if item.refused is None and item.call.id not in running]
+        # Nothing was waited for since they were judged.
         for item in fresh:
             call = item.call
             log.append(ToolCall(turn, step, call.id, call.name, call.arguments, call.origin))
@@ -429,6 +466,25 @@ class Batch:
                 [outcomes[place] for place in reached],
             )
 
+    async def _cleared(self, plan: Sequence[Planned]) -> list[Planned]:
+        """Return the calls as the gate leaves them for the last time; hooks know what it refused.
+
+        They take their time, and what they wait for may change what else may run.
+        """
+        items, told = list(plan), set[int]()
+        while True:
+            items = [self._judged(item, late=True) for item in items]
+            late = [
+                place
+                for place, item in enumerate(items)
+                if item.refused is not None and place not in told
+            ]
+            if not late:
+                return items
+            for place in late:
+                items[place] = await self._told(items[place])
+            told.update(late)
+
     def _labelled(
         self, place: int, call: Call, outcome: Outcome
     ) -> tuple[str | None, tuple[str, ...]]:
@@ -472,7 +528,7 @@ class Batch:
         return _answered(item, await run_failure(hooks, self._seen(item.call), refused))
 
     def _seen(self, call: Call) -> HookCall:
-        entry = self._snapshot.entries.get(call.name)
+        entry = self._session.registry.current().entries.get(call.name)
         return HookCall(
             self._session.id,
             self._turn,
@@ -496,7 +552,7 @@ def _asked(item: Planned) -> AskedCall:
         item.call.name,
         item.call.arguments,
         item.call.origin,
-        "" if item.entry is None else definition(item.entry.schema),
+        "" if item.entry is None else item.entry.terms,
         item.reason,
         None if refused is None else refused.text,
         None if refused is None else refused.code,

@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 from msgspec import Struct
 
+from addendum.agent.hooks import Hook
 from addendum.encoding import clean
 from addendum.errors import AddendumError
 from addendum.log.session_log import OUTCOME_UNKNOWN
@@ -30,6 +31,10 @@ class Planned(Struct, frozen=True):
         reason: Why a person has to be asked first; None if nobody has to.
         context: Texts that hooks add behind the results.
         ran: Whether `refused` is what the call gave: it ran already, and all hooks were told.
+        terms: Digest of the terms of the tool that a person was asked about; None if nobody was.
+        heard: The hooks in front of the tool that were asked about the call as it is.
+        asks: What they want a person to be asked, a line each.
+        answered: Whether a person let this very call run.
     """
 
     call: Call
@@ -38,6 +43,10 @@ class Planned(Struct, frozen=True):
     reason: str | None = None
     context: tuple[str, ...] = ()
     ran: bool = False
+    terms: str | None = None
+    heard: tuple[Hook, ...] = ()
+    asks: tuple[str, ...] = ()
+    answered: bool = False
 
 
 async def run_calls(

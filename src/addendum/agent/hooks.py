@@ -9,6 +9,10 @@ A hook is matched on the real name: the dispatcher's name never reaches one. Hoo
 order, each with what the earlier ones made of the call; a denial ends it. Whatever goes wrong in a
 hook counts against the call: in front of the tool it does not run, behind it its result is
 withheld.
+
+Where a person is asked, the hooks in front of a call run twice: before the question, since it shows
+what they make of the call, and again behind the answer, which may come days later: what they say
+then counts. A call that was approved runs with the arguments that were shown, or not at all.
 """
 
 from __future__ import annotations
@@ -179,6 +183,11 @@ class Passed(Struct, frozen=True):
     context: tuple[str, ...] = ()
 
 
+def in_front(hooks: Sequence[Hook], name: str) -> tuple[Hook, ...]:
+    """Return the hooks that are asked before a tool runs, in order."""
+    return tuple(hook for hook in hooks if hook.before is not None and hook.matches(name))
+
+
 async def run_before(
     hooks: Sequence[Hook],
     call: Call,
@@ -188,7 +197,7 @@ async def run_before(
     """Run the hooks in front of one call.
 
     Args:
-        hooks: All hooks, in order.
+        hooks: The hooks in front of its tool, in order.
         call: The call in real form, with checked arguments.
         seen: Gives a call as a hook sees it.
         check: Coerces and checks changed arguments against the target.
@@ -197,7 +206,7 @@ async def run_before(
     context: list[str] = []
     refused: Outcome | None = None
     for hook in hooks:
-        if hook.before is None or not hook.matches(call.name):
+        if hook.before is None:
             continue
         try:
             answer = await _result(hook.before(seen(call)))

@@ -1,19 +1,28 @@
 """Tools that are defined anew while a session lasts: never in silence, whoever did it.
 
-The log names the old and the new definition, whatever happens. `accept` goes on with the new one,
-`ask` as well, once a call of it was approved. `keep` goes on with the old one for the rest of the
-session: the model sees nothing, calls are checked against the old definition, and the application
-is told what differs.
+What counts is all that decisions read: the definition, the server, and what that says of the tool
+(`readOnlyHint`, `destructiveHint`). The log names the old and the new, whatever happens. `accept`
+goes on with the new one, `ask` as well, once a call of it was approved. `keep` goes on with the old
+one for the rest of the session: the model sees nothing, calls are checked against the old
+definition and judged by the stricter of all hints so far, one that comes from another server is
+gone, and the application is told what differs.
+
+What is known of tools beside their definitions goes into the log here too, in front of the request
+that first offers them so: a session that is opened again decides by it.
 """
 
 from __future__ import annotations
 
-from addendum.agent.approval import OnRedefinition, definition
+from collections.abc import Iterable
+
+from addendum.agent.approval import OnRedefinition
 from addendum.log.approvals import ToolRedefined
 from addendum.log.events import RequestHeader
+from addendum.log.known import KnownTool, ToolsKnown
 from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolSchema
-from addendum.tools.registry import Registry, Snapshot, same_definition
+from addendum.tools.entries import Entry, definition, hints_known, terms, unrecorded
+from addendum.tools.registry import Registry, Snapshot
 
 
 class Redefinitions:
@@ -29,8 +38,10 @@ class Redefinitions:
         self._registry = registry
         self._read = 0
         self._known: dict[str, ToolSchema] = {}
+        self._records: dict[str, KnownTool] = {}
+        self._terms: dict[str, str] = {}
         self._told: dict[str, str] = {}
-        self._checked: tuple[ToolSchema, ...] | None = None
+        self._checked: Snapshot | None = None
 
     def follow(self, log: SessionLog) -> None:
         """Take in what is new in the log."""
@@ -38,50 +49,104 @@ class Redefinitions:
         for event in log.rare[self._read :]:
             data = event.data
             if isinstance(data, RequestHeader):
-                self._known.update({tool.name: tool for tool in data.header.tools})
+                for tool in data.header.tools:
+                    self._define(tool)
                 grown = True
-            elif isinstance(data, ToolRedefined):
+            elif isinstance(data, ToolsKnown):
+                self._records.update({tool.name: tool for tool in data.tools})
+                grown = True
+            elif isinstance(data, ToolRedefined) and data.action == "keep":
                 self._told[data.name] = data.new
+            elif isinstance(data, ToolRedefined):
+                self._terms[data.name] = data.new
         self._read = len(log.rare)
         if grown and self._action == "keep":
-            self._registry.hold(self._known)
+            self._registry.hold(self._known, self._records)
 
-    def check(self, log: SessionLog, snapshot: Snapshot) -> list[ToolRedefined]:
-        """Log what is defined otherwise than the headers so far say; return what is new.
+    def _define(self, tool: ToolSchema) -> None:
+        before, self._known[tool.name] = self._known.get(tool.name), tool
+        if tool.name in self._terms and before and definition(before) == definition(tool):
+            return  # Of what else changed, an event says so.
+        record = self._records.get(tool.name, unrecorded(tool.name))
+        if record is not None:
+            self._terms[tool.name] = terms(tool, record.server, hints_known(record))
+
+    def check(self, log: SessionLog, snapshot: Snapshot) -> list[tuple[ToolRedefined, str]]:
+        """Log what is otherwise than the headers so far say, and what is known of the tools.
 
         Args:
             log: The session's log, in front of the step's header.
             snapshot: The tools of the step.
+
+        Returns:
+            What is new, each with what a person reads of it.
         """
         self.follow(log)
-        if snapshot.active is self._checked and not snapshot.unused:
+        if snapshot is self._checked:
             return []
-        self._checked = snapshot.active
-        found: list[ToolRedefined] = []
-        for tool in snapshot.active:
-            new = snapshot.unused.get(tool.name, tool)
-            old = self._known.get(tool.name, new)
-            if same_definition(old, new):
+        self._checked = snapshot
+        found: list[tuple[ToolRedefined, str]] = []
+        for name, entry in {**snapshot.entries, **snapshot.unused}.items():
+            old, new = self._terms.get(name), entry.terms
+            if old is None or old == new:
                 continue
-            unused = tool.name in snapshot.unused
-            event = ToolRedefined(
-                tool.name, definition(old), definition(new), self._action, new if unused else None
-            )
-            # One that is not used would be told in each step.
-            if not unused or self._told.get(tool.name) != event.new:
-                log.append(event)
-                found.append(event)
+            if self._action == "keep" and new in (self._told.get(name), self._goes_on(name)):
+                continue  # It would be told in each step; or it is what the session goes on with.
+            unused = entry.schema if name in snapshot.unused else None
+            event = ToolRedefined(name, old, new, self._action, unused)
+            log.append(event)
+            found.append((event, notice(event, self._difference(entry))))
+        record(log, snapshot.entries.values())
         return found
 
+    def _goes_on(self, name: str) -> str | None:
+        """Return the terms by which a tool is judged that stays as it was."""
+        tool, record = self._known.get(name), self._records.get(name, unrecorded(name))
+        if tool is None or record is None:
+            return None
+        return terms(tool, record.server, hints_known(record))
 
-def notice(found: ToolRedefined) -> str:
-    """Return what a person reads of a redefinition."""
+    def _difference(self, entry: Entry) -> str:
+        """Return in what a tool differs from what was known of it, in words."""
+        name = entry.schema.name
+        before = self._records.get(name, unrecorded(name)) or KnownTool(name)
+        now = entry.record()
+        parts: list[str] = []
+        if before.server != now.server:
+            parts.append(f"comes from {_source(now.server)}, not from {_source(before.server)}")
+        if before.read_only != now.read_only:
+            parts.append(f"says that it {'changes nothing' if now.read_only else 'changes things'}")
+        elif before.destructive != now.destructive:
+            parts.append(f"says that it {'may destroy' if now.destructive else 'destroys nothing'}")
+        return " and ".join(parts) or "is defined otherwise"
+
+
+def record(log: SessionLog, entries: Iterable[Entry]) -> None:
+    """Log what is known of active tools and does not stand in the log yet."""
+    records = (entry.record() for entry in entries)
+    new = tuple(
+        found for found in records if found != log.known.get(found.name, unrecorded(found.name))
+    )
+    if new:
+        log.append(ToolsKnown(new))
+
+
+def notice(found: ToolRedefined, difference: str) -> str:
+    """Return what a person reads of a redefinition.
+
+    Args:
+        found: The event.
+        difference: In what the tool differs.
+    """
     ends = {
-        "accept": "the new definition is used from now on",
+        "accept": "it is used like that from now on",
         "ask": "a call of it has to be approved first",
-        "keep": "this session goes on with the old definition",
+        "keep": "this session goes on with the old definition and the stricter hints",
     }
     return (
-        f"{found.name} is defined otherwise now ({found.old[:8]} to {found.new[:8]}); "
-        + (ends[found.action])
+        f"{found.name} {difference} now ({found.old[:8]} to {found.new[:8]}); {ends[found.action]}"
     )
+
+
+def _source(server: str | None) -> str:
+    return "the application" if server is None else f"server {server}"

@@ -133,6 +133,14 @@ StreamEvent: TypeAlias = (
 )
 
 
+def not_there(server: str, why: str) -> str:
+    """Return what a person reads of a server that is on and whose tools are not there."""
+    return (
+        f"server {server} {why}; its tools join when it is there: put right what is wrong, or "
+        "switch it off"
+    )
+
+
 def total(usages: list[Usage]) -> Usage:
     """Add usages up; a figure that one of them does not know is not known."""
 

@@ -33,7 +33,14 @@ from addendum.agent.turn import Turn
 from addendum.agent.unknown_names import UnknownNames
 from addendum.checked import AtLeastNone, Attribute, checks_arguments
 from addendum.errors import ConfigurationError
-from addendum.log.events import RequestContext, RequestHeader, ToolPolicy, ToolResult
+from addendum.log.events import (
+    RequestContext,
+    RequestHeader,
+    ServerInstructions,
+    ToolPolicy,
+    ToolResult,
+)
+from addendum.log.known import ToolsKnown
 from addendum.log.seal import change_of
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store
@@ -64,6 +71,7 @@ class Session:
         turn_instructions: Text for the next turns; the agent's unless set.
         state: Free for tools, through `ToolContext.state`.
         sent: Requests as they left, if the agent records them.
+        above: The session whose call opened this one, while that runs.
     """
 
     instructions = Attribute[str](str)
@@ -106,6 +114,7 @@ class Session:
         self._found = Found()
         self.outputs = Outputs()
         self.redefinitions = Redefinitions(agent.on_redefinition, registry)
+        self.above: Session | None = None
         self.life: Life | None = None
         self._use: _Use | None = None
         self._closed = False
@@ -138,13 +147,21 @@ class Session:
             for name in on:
                 if name in registry.server_names:
                     await (registry.enable(name) if on[name] else registry.disable(name))
-            registry.restore((), (), by_hand.added, by_hand.removed)
+            registry.restore((), (), by_hand.added, by_hand.removed, known=log.known, away=log.away)
         else:
             header = before.header
             if any(tool.name == TOOL_SEARCH_NAME for tool in header.tools):
                 registry.bind_search(self._search)
             servers = [name for name in on if on[name]]
-            registry.restore(header.tools, servers, by_hand.added, by_hand.removed)
+            registry.restore(
+                header.tools,
+                servers,
+                by_hand.added,
+                by_hand.removed,
+                known=log.known,
+                instructions=_server_instructions(log),
+                away=log.away,
+            )
             self.redefinitions.follow(log)
         self.unknown_names = UnknownNames(self)
         await self.flush()
@@ -266,7 +283,8 @@ class Session:
             [
                 event
                 for event in log.events
-                if isinstance(event.data, RequestHeader) or event.seq > max(log.changed)
+                if isinstance(event.data, RequestHeader | ToolsKnown)
+                or event.seq > max(log.changed)
             ]
             if log.changed
             else log.events
@@ -335,10 +353,22 @@ class Session:
         self._history.read(self.log.rare)
         return self._history.head
 
+    def is_deferred(self, tool: ToolSchema) -> bool:
+        """Say whether an active tool is deferred, so that `can_dispatch` is asked about it.
+
+        All are, but the immediate tools of the session's first header, as they were defined then:
+        on every route, and under a new head too.
+        """
+        self._history.read(self.log.rare)
+        own = self._history.first.get(tool.name)
+        return own is None or bool(own.defer_loading) or own.identity() != tool.identity()
+
     @property
     def disabled(self) -> tuple[str, ...]:
-        """Names that stay bound and are refused."""
-        return self.log.disabled
+        """Names that stay bound and are refused: here, or in the session that opened this one."""
+        if self.above is None:
+            return self.log.disabled
+        return tuple(sorted({*self.log.disabled, *self.above.disabled}))
 
     async def _search(self, arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
         return Outcome(self.search(arguments))
@@ -585,3 +615,9 @@ class _Use:
         self.listener = listener
         self.scope = anyio.CancelScope()
         self.ended = anyio.Event()
+
+
+def _server_instructions(log: SessionLog) -> dict[str, str]:
+    """Return what each server said of itself last, wherever the model may see it."""
+    events = (event.data for event in log.rare)
+    return {data.server: data.text for data in events if isinstance(data, ServerInstructions)}

@@ -160,6 +160,9 @@ async def _run(
             child, store=parent.store, parent=parent.id, exclude=excluded
         ) as session:
             events = session.log.events
+            session.above = parent
+            if refused := set(parent.disabled) - set(session.log.disabled):
+                await session.tools.refuse(*session.log.disabled, *refused)
             result = await session.run(task)
             while result.waiting:
                 result = await session.decide(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from addendum.agent.redefinition import record
 from addendum.agent.unknown_names import check_refused
 from addendum.checked import Word, checks_arguments, nearest
 from addendum.errors import ConfigurationError
@@ -94,7 +95,11 @@ class SessionTools:
         if ready.schema.defer_loading:
             # An addition offers the tool: the flag means something in a head only.
             ready = msgspec.structs.replace(ready, schema=plain(ready.schema))
-        self._session.registry.add(ready)
+        session = self._session
+        session.registry.add(ready)
+        # Opened again in front of its next step, the session decides about it as this one.
+        entry = session.registry.snapshot().entries.get(ready.schema.name)
+        record(session.log, () if entry is None else (entry,))
         return await self._log(ToolSwitch("tool", ready.schema.name, True, by, ready.schema))
 
     @checks_arguments
@@ -117,11 +122,14 @@ class SessionTools:
     async def refuse(self, *names: Word) -> int:
         """Have calls of these tools refused from now on; they stay bound. None lifts all.
 
+        What the agent itself disables stays refused.
+
         Raises:
             ConfigurationError: There is no such tool, and no server can bring it.
         """
         check_refused(self._session, names)
-        return await self._log(ToolPolicy(tuple(sorted(set(names)))))
+        disabled = {*self._session.agent.disabled, *names}
+        return await self._log(ToolPolicy(tuple(sorted(disabled))))
 
     @checks_arguments
     def on(self, server: Word) -> bool:

@@ -14,8 +14,14 @@ from addendum.agent.batch import Batch
 from addendum.agent.compaction import Automatic
 from addendum.agent.early import Early
 from addendum.agent.exchange import ask
-from addendum.agent.redefinition import notice
-from addendum.agent.results import Notice, RequestFigures, StreamEvent, TurnResult, total
+from addendum.agent.results import (
+    Notice,
+    RequestFigures,
+    StreamEvent,
+    TurnResult,
+    not_there,
+    total,
+)
 from addendum.agent.step import log_step
 from addendum.agent.subagents import ended
 from addendum.errors import AddendumError, ConfigurationError, LimitReached, ProviderError
@@ -27,6 +33,7 @@ from addendum.log.events import (
     TurnEnd,
     TurnStart,
 )
+from addendum.log.known import ServerAway
 from addendum.routes import credentials
 from addendum.tools.registry import Snapshot
 from addendum.wire.answer import Answer, Parser
@@ -230,9 +237,12 @@ class Turn:
         session = self._session
         snapshot = await session.settle()
         await session.downgrades.read(session.route)
-        change = session.change()
-        for trouble in (*session.registry.troubles(), *([] if change is None else [change])):
-            self._emit(Notice(trouble))
+        for server, wrong in session.registry.troubles().items():
+            session.log.append(ServerAway(server, wrong))
+            if wrong:
+                self._emit(Notice(not_there(server, wrong)))
+        if (change := session.change()) is not None:
+            self._emit(Notice(change))
         for line in session.unknown_names.notices(snapshot):
             self._emit(Notice(line))
         return snapshot, self._write(snapshot)
@@ -241,8 +251,8 @@ class Turn:
         """Log what the request is made of, in its fixed order; the person's message once."""
         session = self._session
         text, self._unsaid = self._unsaid, None
-        for found in session.redefinitions.check(session.log, snapshot):
-            self._emit(Notice(notice(found)))
+        for _, notice in session.redefinitions.check(session.log, snapshot):
+            self._emit(Notice(notice))
         given = session.step_input(snapshot)
         became_head = log_step(session.log, given, text)
         session.wrote_step(snapshot, became_head)

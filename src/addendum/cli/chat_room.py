@@ -16,7 +16,7 @@ from addendum.agent.session import Session
 from addendum.cli.stored import read_log
 from addendum.cli.terminal import LAB_ROUTE
 from addendum.errors import ConfigurationError, SessionMissing
-from addendum.host.asking import AskMode, rules
+from addendum.host.asking import AskMode, on_redefinition, rules
 from addendum.host.opening import instructions_of, keep_prompt, last_route
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.probed import overlaid, read
@@ -98,13 +98,15 @@ async def opened(wanted: Wanted) -> AsyncGenerator[Room]:
         credentials(route)
         pool = ServerPool()
         stack.push_async_callback(pool.aclose)
+        mode = wanted.ask or default_mode(route)
         agent = Agent(
             route,
             instructions=text or "",
             tools=RESOURCE_TOOLS if wanted.resources else (),
             mcp_servers=servers,
             pool=pool,
-            approval=rules(wanted.ask or default_mode(route)),
+            approval=rules(mode),
+            on_redefinition=on_redefinition(mode),
         )
         session = await stack.enter_async_context(agent.open(session_id, store=wanted.store))
         if text is None:

@@ -33,6 +33,7 @@ class CannedTool(msgspec.Struct, frozen=True):
         result_text: The answer to every call.
         is_error: Whether that answer is an error.
         content: Blocks of the answer in the protocol's form, in place of the text.
+        annotations: What the server says of it (`readOnlyHint` ...); nothing if None.
     """
 
     name: str
@@ -41,6 +42,7 @@ class CannedTool(msgspec.Struct, frozen=True):
     result_text: str
     is_error: bool = False
     content: tuple[types.ContentBlock, ...] = ()
+    annotations: dict[str, Any] | None = None
 
 
 class CannedServer:
@@ -141,7 +143,12 @@ class CannedServer:
         return types.ListToolsResult(
             tools=[
                 types.Tool(
-                    name=tool.name, description=tool.description, input_schema=tool.parameters
+                    name=tool.name,
+                    description=tool.description,
+                    input_schema=tool.parameters,
+                    annotations=None
+                    if tool.annotations is None
+                    else types.ToolAnnotations.model_validate(tool.annotations),
                 )
                 for tool in self.tools
             ]

@@ -23,7 +23,8 @@ class AskedCall(Struct, frozen=True, gc=False, omit_defaults=True):
         name: The real tool.
         arguments: JSON text of the arguments to run with.
         origin: How it was called.
-        definition: Digest of the tool's definition; empty where there is no tool to run.
+        definition: Digest of the tool's terms: its definition, its server, what is said of it;
+            empty where there is no tool to run.
         reason: Why a person is asked; None if this call needs no answer.
         refusal: What the model will read if the call is refused already, or has run.
         code: Why it is, for programs.
@@ -108,8 +109,8 @@ class ToolRedefined(Logged, frozen=True, tag="tool/redefined"):
 
     Attributes:
         name: The tool.
-        old: Digest of the definition that the session's headers gave last.
-        new: Digest of the definition that it has now.
+        old: Digest of its terms as the session knew them last: definition, server, hints.
+        new: Digest of its terms now.
         action: What happens: the new one holds (`accept`), holds once a call was approved (`ask`),
             or is not used in this session (`keep`).
         tool: The new definition, where it is not used; elsewhere the next header has it.

@@ -33,6 +33,8 @@ tool/switch               no       somebody switched a server or tool on or off
 tool/policy               no       which tools are bound but refused
 subagent/started, /ended   no       a call opened a child session; what it cost (ignorable)
 tool/redefined            no       a tool is defined anew: old and new digest (ignorable)
+tool/known                no       servers and hints of tools: what policies read (ignorable)
+server/away               no       a person was told that a server is not there (ignorable)
 compaction/summary        yes      replaces a span by its summary
 compaction/failed         no       no usable summary came; nothing was replaced (ignorable)
 route/downgrade           no       an endpoint refused tool changes (ignorable)
@@ -51,6 +53,7 @@ from addendum.log.approvals import (
     ApprovalDecided,
     ToolRedefined,
 )
+from addendum.log.known import ServerAway, ToolsKnown
 from addendum.log.requests import (
     CacheBreak,
     CacheKept,
@@ -416,6 +419,8 @@ EventData: TypeAlias = (
     | ToolSwitch
     | ToolPolicy
     | ToolRedefined
+    | ToolsKnown
+    | ServerAway
     | SubagentStarted
     | SubagentEnded
     | CompactionSummary

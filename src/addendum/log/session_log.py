@@ -36,6 +36,7 @@ from addendum.log.events import (
     TurnStart,
     UserMessage,
 )
+from addendum.log.known import KnownTool, ServerAway, ToolsKnown
 from addendum.log.seal import Seal
 from addendum.log.store import Lease, Store
 from addendum.log.surface import ON_SURFACE, Surface
@@ -67,8 +68,13 @@ _FOLLOWED = frozenset(
         EndSeed,
         ToolPolicy,
         ToolSwitch,
+        ToolsKnown,
+        ServerAway,
     }
 )
+
+_KEPT = (EndSeed, ToolPolicy, ToolSwitch, ToolsKnown, ServerAway)
+"""What says something that holds for all that follows."""
 
 OUTCOME_UNKNOWN = (
     "TOOL_OUTCOME_UNKNOWN",
@@ -102,6 +108,8 @@ class SessionLog:
         inherited: How many events came from a parent.
         disabled: Names of tools that are bound and refused.
         asked: The batch that waits for a person, or None.
+        known: What is known of tools beside their definitions, by name.
+        away: What a person was told of servers whose tools are not there, by server.
         switched_on: Whether a tool or server was ever switched on by hand.
         rare: The events that are no message, turn, step, call or request: few, and asked for
             where nothing else counts. Those that replace something are among them.
@@ -119,6 +127,8 @@ class SessionLog:
         self.inherited = 0
         self.disabled: tuple[str, ...] = ()
         self.asked: ApprovalAsked | None = None
+        self.known: dict[str, KnownTool] = {}
+        self.away: dict[str, str] = {}
         self.switched_on = False
         self.rare: list[Event] = []
         self.altered: set[int] = set()
@@ -247,6 +257,10 @@ class SessionLog:
                 self.disabled = data.disabled
             case ToolSwitch():
                 self.switched_on = self.switched_on or data.on
+            case ToolsKnown():
+                self.known.update({tool.name: tool for tool in data.tools})
+            case ServerAway():
+                self.away[data.server] = data.why
             case _:
                 pass
 
@@ -430,7 +444,7 @@ class SessionLog:
         assert isinstance(start, TurnStart)
         self.turns = start.turn - 1
         for event in self.rare:
-            if isinstance(event.data, EndSeed | ToolPolicy | ToolSwitch):
+            if isinstance(event.data, _KEPT):
                 self._follow(event)
 
     @property

@@ -40,6 +40,7 @@ from addendum.log.events import (
     Unknown,
     UserMessage,
 )
+from addendum.log.known import KnownTool, ServerAway, ToolsKnown
 from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import Config, ToolSchema, Usage
 from addendum.tell.changes import ToolChange, body, change
@@ -205,6 +206,15 @@ def describe(event: Event, words: Words, before: RequestHeader | None = None) ->
             note = f"{words('turn.redefined', name=name)} · {holds}"
             text = f"{name} {old[:8]} → {new[:8]} · {holds}"
             return telling("redefined", text, "warn", note=note)
+        case ToolsKnown(tools=tools):
+            return telling("known", "; ".join(_known(each, words) for each in tools))
+        case ServerAway(server=server, why=why):
+            text = (
+                words("away.why", server=server, why=why)
+                if why
+                else words("away.back", server=server)
+            )
+            return telling("away", text, "warn" if why else "")
         case SubagentStarted(session=child, excluded=excluded):
             names = ", ".join(excluded)
             text = words("subagent.without", names=names) if names else words("subagent.started")
@@ -291,6 +301,14 @@ def _answer(data: AssistantMessage, words: Words) -> Telling:
 
 def _through(origin: str, words: Words) -> str:
     return f" ({words('call.dispatched')})" if origin == "dispatched" else ""
+
+
+def _known(tool: KnownTool, words: Words) -> str:
+    """Return what is known of a tool, in a few words."""
+    source = words("known.own") if tool.server is None else tool.server
+    says = "known.harmless" if tool.read_only else "known.mild"
+    said = "" if tool.destructive else f", {words(says)}"
+    return f"{tool.name} ({source}{said})"
 
 
 def _decision(kind: str) -> str:

@@ -15,7 +15,7 @@ E3             `call_tool` inside `call_tool`
 E4             no such tool
 E5             the tool is switched off
 E6             the tool is bound: to be called directly
-E7             `can_dispatch` is false or raises; or deferred with no dispatcher
+E7             `can_dispatch` does not say True; or deferred with no dispatcher
 E8             `arguments` is no JSON object
 E9             the arguments do not fit the target's schema
 E10            the schema cannot be used, or anything else went wrong
@@ -25,6 +25,7 @@ UNKNOWN_TOOL   a direct call to a name in no registry
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeAlias, cast
@@ -103,7 +104,7 @@ Code: TypeAlias = Literal[
 ]
 
 CanDispatch: TypeAlias = Callable[[str, ToolSchema], bool]
-"""Says whether a deferred tool may be reached through the dispatcher; raising counts as no."""
+"""Says whether a deferred tool may be called; all but True counts as no, and so does raising."""
 
 
 class NotDispatched(Struct, frozen=True):
@@ -152,6 +153,7 @@ class _Scope(Struct, frozen=True):
     search_bound: bool
     pass_through_bound: bool
     fill: Fill | None = None
+    asked: Collection[str] = ()
 
     def find(self, name: str) -> ToolSchema | None:
         found = self.registry.get(name)
@@ -164,16 +166,26 @@ class _Scope(Struct, frozen=True):
         return name in self.bound or self.is_search(name)
 
     def may_dispatch(self, name: str, schema: ToolSchema) -> bool:
-        return _may_dispatch(name, schema, self.can_dispatch)
+        return name not in RESERVED_NAMES and allows(self.can_dispatch, schema)
+
+    def is_forbidden(self, name: str, schema: ToolSchema) -> bool:
+        return name in self.asked and not allows(self.can_dispatch, schema)
 
 
-def _may_dispatch(name: str, schema: ToolSchema, rule: CanDispatch | None) -> bool:
-    if name in RESERVED_NAMES:
-        return False
+def allows(rule: CanDispatch | None, schema: ToolSchema) -> bool:
+    """Say whether the agent's own rule for deferred tools lets one be called.
+
+    Args:
+        rule: The rule; without one all may.
+        schema: The tool.
+    """
     try:
-        return rule is None or bool(rule(name, schema))
+        answer: Any = True if rule is None else rule(schema.name, schema)
     except Exception:  # whoever cannot answer has not allowed it
         return False
+    if inspect.iscoroutine(answer):
+        answer.close()
+    return answer is True
 
 
 def is_dispatchable(
@@ -192,9 +204,9 @@ def is_dispatchable(
         can_dispatch: The agent's own rule.
     """
     name = schema.name
-    if name in bound or name in disabled:
+    if name in bound or name in disabled or name in RESERVED_NAMES:
         return False
-    return _may_dispatch(name, schema, can_dispatch)
+    return allows(can_dispatch, schema)
 
 
 @checks_arguments
@@ -247,6 +259,7 @@ def resolve_call(
     pass_through_bound: bool = False,
     dispatch: bool = True,
     fill: Fill | None = None,
+    asked: Collection[str] = (),
 ) -> Resolved | Refused:
     """Say what a model's call means, whether it came through the dispatcher or directly.
 
@@ -261,8 +274,12 @@ def resolve_call(
         dispatch: Whether the dispatcher is bound. If not, `call_tool` is a name like any other,
             and a tool that is not bound is refused.
         fill: Puts earlier results into the target's arguments, before these are checked.
+        asked: Names that `can_dispatch` is asked about although they are bound: where tools are
+            added natively, those that a dispatcher would reach.
     """
-    scope = _Scope(registry, bound, disabled, can_dispatch, search_bound, pass_through_bound, fill)
+    scope = _Scope(
+        registry, bound, disabled, can_dispatch, search_bound, pass_through_bound, fill, asked
+    )
     try:
         if dispatch and call.name == TOOL_DISPATCHER_NAME:
             return _dispatched(call, scope)
@@ -319,13 +336,15 @@ def _dispatched(call: Call, scope: _Scope) -> Resolved | Refused:
     if schema is None:  # d
         return Refused("E4", _unknown_target(name, scope), real)
     if name in scope.disabled:  # e
-        return Refused("E5", _switched_off(name), real, name)
+        return switched_off(real)
+    if scope.is_forbidden(name, schema):  # g, whatever way it is called
+        return not_here(real)
     if scope.is_bound(name):  # f
         if not scope.pass_through_bound:
             message = f"{_quoted(name)} is in your list of tools; call it directly by its name."
             return Refused("E6", message, real, name)
     elif not scope.may_dispatch(name, schema):  # g
-        return Refused("E7", _not_here(name), real, name)
+        return not_here(real)
     beside = {key: raw for key, raw in fields.items() if key not in ("name", "arguments")}
     if beside:
         joined = with_parameters(beside, inner, "arguments" in fields, schema)
@@ -337,7 +356,9 @@ def _dispatched(call: Call, scope: _Scope) -> Resolved | Refused:
             return Refused("E8", message, real, name)
         moved = moved or joined != inner
         real = msgspec.structs.replace(real, arguments=joined)
-    return _checked(real, schema, scope, moved)  # h to l
+    return check_arguments(  # h to l
+        real, schema, search_bound=scope.search_bound, fill=scope.fill, moved=moved
+    )
 
 
 def _direct(call: Call, scope: _Scope, dispatch: bool) -> Resolved | Refused:
@@ -346,14 +367,31 @@ def _direct(call: Call, scope: _Scope, dispatch: bool) -> Resolved | Refused:
     if schema is None:
         return Refused("UNKNOWN_TOOL", f"unknown tool {_quoted(call.name)}", real)
     if call.name in scope.disabled:
-        return Refused("E5", _switched_off(call.name), real, call.name)
+        return switched_off(real)
+    if scope.is_forbidden(call.name, schema):
+        return not_here(real)
     if not scope.is_bound(call.name) and not (dispatch and scope.may_dispatch(call.name, schema)):
-        return Refused("E7", _not_here(call.name), real, call.name)
-    return _checked(real, schema, scope, False)
+        return not_here(real)
+    return check_arguments(real, schema, search_bound=scope.search_bound, fill=scope.fill)
 
 
-def _checked(real: Call, schema: ToolSchema, scope: _Scope, moved: bool) -> Resolved | Refused:
-    """Check `real`'s arguments against the target's schema, and repair them where possible."""
+def check_arguments(
+    real: Call,
+    schema: ToolSchema,
+    *,
+    search_bound: bool = False,
+    fill: Fill | None = None,
+    moved: bool = False,
+) -> Resolved | Refused:
+    """Check a call's arguments against the target's schema, and repair them where possible.
+
+    Args:
+        real: The call in real form.
+        schema: The target.
+        search_bound: As for `resolve_call`.
+        fill: As there.
+        moved: Whether the envelope was repaired before.
+    """
     again = f"call {TOOL_DISPATCHER_NAME} again" if real.origin == "dispatched" else "call it again"
     try:
         arguments: Any = encoding.decode(real.arguments, limit=MAX_ARGUMENTS)
@@ -368,7 +406,7 @@ def _checked(real: Call, schema: ToolSchema, scope: _Scope, moved: bool) -> Reso
         )
         return Refused("E8", message, real, real.name)
     given = cast("dict[str, Any]", arguments)
-    arguments = given if scope.fill is None else scope.fill(given)
+    arguments = given if fill is None else fill(given)
     filled = arguments is not given
     try:
         value, changed, problems = validator_for(schema.parameters).check(arguments)
@@ -380,7 +418,7 @@ def _checked(real: Call, schema: ToolSchema, scope: _Scope, moved: bool) -> Reso
         return Refused("E10", message, real, real.name)
     if problems:
         told = "; ".join(f"{found.path or 'arguments'}: {found.reason}" for found in problems)
-        shown = _shown(schema, scope)
+        shown = _shown(schema, search_bound)
         message = (
             f"the arguments for {_quoted(real.name)} do not fit its parameters: {told}. "
             f"Correct them and {again}{shown}"
@@ -425,22 +463,26 @@ def _near(name: str, scope: _Scope) -> list[str]:
     return allowed
 
 
-def _switched_off(name: str) -> str:
-    return (
-        f"{_quoted(name)} is switched off in this conversation; do without it or tell the user "
-        "that it is off."
+def switched_off(real: Call) -> Refused:
+    """Return the refusal of a call of a tool that is bound and switched off."""
+    message = (
+        f"{_quoted(real.name)} is switched off in this conversation; do without it or tell the "
+        "user that it is off."
     )
+    return Refused("E5", message, real, real.name)
 
 
-def _not_here(name: str) -> str:
-    return f"{_quoted(name)} is not available here; use another tool or tell the user."
+def not_here(real: Call) -> Refused:
+    """Return the refusal of a call of a tool that may not be called."""
+    message = f"{_quoted(real.name)} is not available here; use another tool or tell the user."
+    return Refused("E7", message, real, real.name)
 
 
-def _shown(schema: ToolSchema, scope: _Scope) -> str:
+def _shown(schema: ToolSchema, search_bound: bool) -> str:
     text = bytes(schema.parameters).decode()
     if len(text) <= SCHEMA_SHOWN:
         return f". Its parameters: {text}"
-    return f"; {TOOL_SEARCH_NAME} shows its parameters." if scope.search_bound else "."
+    return f"; {TOOL_SEARCH_NAME} shows its parameters." if search_bound else "."
 
 
 def _failed(call: Call, error: Exception) -> Refused:

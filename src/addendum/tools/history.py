@@ -56,6 +56,7 @@ class HistoryFold:
         baseline: Seq of the header that the current series starts from, or None.
         head: Tools of the session's head header.
         head_seq: Its seq, or None before the first.
+        first: Tools of the session's first header, by name: the agent's own.
         offered: Names that the series has told as callable, and has not taken back.
         consumed: How many events were looked at so far.
     """
@@ -64,6 +65,7 @@ class HistoryFold:
         self.baseline: int | None = None
         self.head: tuple[ToolSchema, ...] = ()
         self.head_seq: int | None = None
+        self.first: dict[str, ToolSchema] = {}
         self.offered: set[str] = set()
         self.consumed = 0
         self._headers: dict[int, tuple[ToolSchema, ...]] = {}
@@ -106,6 +108,8 @@ class HistoryFold:
 
     def _take_header(self, seq: int, data: RequestHeader) -> None:
         tools = data.header.tools
+        if not self._headers:
+            self.first = {tool.name: tool for tool in tools}
         if not self._headers or data.head:
             self.head, self.head_seq = tools, seq
         self._headers[seq] = tools

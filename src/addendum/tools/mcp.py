@@ -251,8 +251,9 @@ class CallOutcome(msgspec.Struct, frozen=True):
         is_error: The tool, the server or the way to it failed.
         code: None for the tool's own answers, else `invalid_arguments`, `unreachable` (not sent),
             `lost` (sent; the connection broke before the answer), `timeout`, `refused` (the server
-            answered with a protocol error), `malformed` (its answer breaks the protocol) or
-            `input_required` (it asked for input that nobody can give).
+            answered with a protocol error), `malformed` (its answer breaks the protocol),
+            `input_required` (it asked for input that nobody can give) or `PROPOSAL_CHANGED` (the
+            tool was defined anew before the call was sent).
     """
 
     text: str
@@ -268,6 +269,16 @@ def lost_outcome(name: str) -> CallOutcome:
         "taken effect",
         True,
         "lost",
+    )
+
+
+def changed_outcome(server: str, tool: str) -> CallOutcome:
+    """Return the answer for a call of a tool that was defined anew before the call was sent."""
+    return CallOutcome(
+        f"proposal changed: {tool} of server {server} is defined otherwise now; it was not run. "
+        "Look at it again before you call it.",
+        True,
+        "PROPOSAL_CHANGED",
     )
 
 

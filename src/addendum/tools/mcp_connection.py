@@ -25,9 +25,11 @@ from addendum.errors import ContentError
 from addendum.tools.mcp import (
     CallOutcome,
     Listing,
+    RemoteTool,
     ServerSpec,
     ServerState,
     Timings,
+    changed_outcome,
     lost_outcome,
     merge,
     one_line,
@@ -138,7 +140,13 @@ class Connection:
         return self.state
 
     async def call(
-        self, tool: str, arguments: bytes, *, timeout: float, report: Report | None = None
+        self,
+        tool: str,
+        arguments: bytes,
+        *,
+        timeout: float,
+        report: Report | None = None,
+        same: Callable[[RemoteTool], bool] | None = None,
     ) -> CallOutcome:
         """Call one of the server's tools.
 
@@ -147,6 +155,8 @@ class Connection:
             arguments: JSON text of an object.
             timeout: Seconds until the answer must be there.
             report: Told of the call's progress.
+            same: Whether the tool as it is listed when the server is reached is the one that is
+                meant. Without it, or where the list does not have the tool, the server decides.
 
         Returns:
             The server's answer, or an error that says what went wrong.
@@ -160,7 +170,14 @@ class Connection:
                 f"the arguments are no JSON object: {error}", True, "invalid_arguments"
             )
         given = cast("dict[str, Any]", parsed)
-        return await self.ask(lambda link: link.call(tool, given, report), timeout)
+
+        async def work(link: Link) -> CallOutcome:
+            listed = next((each for each in self.state.tools if each.name == tool), None)
+            if same is not None and listed is not None and not same(listed):
+                return changed_outcome(self.spec.name, tool)
+            return await link.call(tool, given, report)
+
+        return await self.ask(work, timeout)
 
     async def ask(
         self, work: Callable[[Link], Awaitable[T | CallOutcome]], timeout: float

@@ -7,63 +7,37 @@ connection changes no snapshot: only a switch, or a server's settled list, does.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 import anyio
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from addendum.errors import ConfigurationError, ContentError
+from addendum.log.known import KnownTool
 from addendum.log.store import Store
 from addendum.log.values import ToolSchema
 from addendum.tools.catalogue import KIND, Pin, decode_pin, encode_pin
 from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
+from addendum.tools.entries import (
+    Entry,
+    Snapshot,
+    definition,
+    hints_in,
+    hints_known,
+    is_excluded,
+    unrecorded,
+)
 from addendum.tools.functions import FunctionTool, ToolContext
-from addendum.tools.mcp import ServerSpec, ServerState
+from addendum.tools.mcp import RemoteTool, ServerSpec, ServerState
 from addendum.tools.mcp_pool import Connection, ServerPool
 from addendum.tools.names import check_function_names, model_name, namer
 from addendum.tools.resources import resource_run
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
-from addendum.tools.servers import Outcome, Run, Server, absent, remote, remote_by_name
+from addendum.tools.servers import Outcome, Run, Same, Server, absent, remote, remote_by_name
 
 AnyTool: TypeAlias = FunctionTool[..., Any]
 """A function tool of any signature."""
-
-
-class Entry(Struct, frozen=True):
-    """A tool that can be run.
-
-    Attributes:
-        schema: As the model sees it.
-        run: Runs it; exceptions are turned into error results by whoever calls.
-        server: The server it comes from, if any.
-        timeout: Its own time limit in seconds, if any.
-        annotations: Hints as a JSON object, where they are known: its server's, or our own.
-    """
-
-    schema: ToolSchema
-    run: Run
-    server: str | None = None
-    timeout: float | None = None
-    annotations: Raw | None = None
-
-
-class Snapshot(Struct, frozen=True):
-    """What is active at one step.
-
-    Attributes:
-        entries: Active tools by name, in assembly order.
-        instructions: Text of the servers whose tools are active, by server.
-        active: The active definitions in assembly order; the same object as before, as long as
-            they are the same.
-        unused: Definitions that are newer than the ones held, by name; they are not used.
-    """
-
-    entries: Mapping[str, Entry]
-    instructions: Mapping[str, str]
-    active: tuple[ToolSchema, ...]
-    unused: Mapping[str, ToolSchema] = {}
 
 
 class Registry:
@@ -107,6 +81,8 @@ class Registry:
         self._pins = dict(pins or {})
         self._search: Run | None = None
         self._held: Mapping[str, ToolSchema] = {}
+        self._held_records: Mapping[str, KnownTool] = {}
+        self._known: Mapping[str, KnownTool] = {}
         self._active: tuple[ToolSchema, ...] = ()
         self._snapshot: Snapshot | None = None
 
@@ -140,22 +116,29 @@ class Registry:
         """Whether `tool_search` is an active tool."""
         return self._search is not None
 
-    def troubles(self) -> tuple[str, ...]:
-        """Return a line for each server that is on and not there, unless it was told before."""
-        return tuple(line for server in self._on() if (line := server.trouble()))
+    def troubles(self) -> dict[str, str]:
+        """Return why tools of servers that are on are not there, or that they are again (empty).
+
+        By server, and only what was not told before.
+        """
+        found = {server.spec.name: server.trouble() for server in self._on()}
+        return {name: wrong for name, wrong in found.items() if wrong is not None}
 
     def bind_search(self, run: Run) -> None:
         """Say what runs `tool_search`; from then on it is an active tool."""
         self._search = run
         self._snapshot = None
 
-    def hold(self, definitions: Mapping[str, ToolSchema]) -> None:
-        """Say which definitions stay, whatever a tool is defined as later.
+    def hold(self, definitions: Mapping[str, ToolSchema], records: Mapping[str, KnownTool]) -> None:
+        """Say which tools stay as they are, whatever becomes of them later.
+
+        Of hints the stricter ones count from then on; a tool that comes from elsewhere is not used.
 
         Args:
             definitions: By name.
+            records: What is known of them beside, by name.
         """
-        self._held = dict(definitions)
+        self._held, self._held_records = dict(definitions), dict(records)
         self._snapshot = None
 
     async def start(self, wait: float) -> None:
@@ -193,8 +176,8 @@ class Registry:
         """
         self._snapshot = None
         self._by_hand.update(other._by_hand)
-        for name, definition in added.items():
-            tool = self._by_hand.get((name, definition.identity()))
+        for name, schema in added.items():
+            tool = self._by_hand.get((name, schema.identity()))
             if tool is not None:
                 (self._functions if name in self._functions else self._added)[name] = tool
         for name, server in other._servers.items():
@@ -209,6 +192,10 @@ class Registry:
         on: Sequence[str],
         added: Mapping[str, ToolSchema],
         removed: Collection[str],
+        *,
+        known: Mapping[str, KnownTool] = {},
+        instructions: Mapping[str, str] = {},
+        away: Mapping[str, str] = {},
     ) -> None:
         """Start from what a log says was active.
 
@@ -218,23 +205,45 @@ class Registry:
             added: Tools that were added by hand and are there, by name. One that the agent has a
                 function for is the agent's own again.
             removed: Tools that were removed by hand.
+            known: What is known of tools beside their definitions, by name.
+            instructions: What servers said of themselves last, by server.
+            away: What a person was told of servers that are not there, by server.
         """
         self._snapshot = None
+        self._known = dict(known)
+        for server in self._servers.values():
+            server.told = away.get(server.spec.name, "")
         for name in on:
             server = self._servers.get(name)
             if server is None:
                 continue
             server.on = True
             self._order.append(name)
-            own = [tool for tool in tools if self._owner(tool.name) is server]
+            own = [tool for tool in tools if self._restored_owner(tool.name) is server]
             server.restored = tuple(
                 tool for tool in own if tool.name not in self._functions and tool.name not in added
             )
+            server.instructions = instructions.get(name)
+            for tool in server.restored:
+                record = self._known.get(tool.name)
+                if record is not None and record.own is not None:
+                    # Once given, a name stays the tool's own.
+                    server.names[record.own] = tool.name
             if not server.restored:
                 # It was switched on and had not listed yet: nothing else would ever dial it.
                 server.restored, server.unlisted = None, True
         self._added.update({n: tool for n, tool in added.items() if n not in self._functions})
         self._off.update(name for name in removed if name in self._functions)
+
+    def _restored_owner(self, name: str) -> Server | None:
+        """Return the server that a tool of the log came from; what the log does not say, its name.
+
+        A function may be named like a server's tool.
+        """
+        record = self._known.get(name)
+        if record is None:
+            return self._owner(name)
+        return None if record.server is None else self._servers.get(record.server)
 
     def _owner(self, name: str) -> Server | None:
         """Return the server whose tool has this name."""
@@ -349,11 +358,27 @@ class Registry:
             names: The servers; one that is off is left alone.
             wait: Seconds that one of them may take; a slower one keeps the list that is known.
         """
-        for server in self._on():
-            if server.spec.name in names:
-                connection = await self._connect(server)
-                await self._adopt(server, await connection.ready(wait))
+        chosen = [server for server in self._on() if server.spec.name in names]
+        connections = [await self._connect(server) for server in chosen]
+        async with anyio.create_task_group() as tasks:
+            for connection in connections:
+                tasks.start_soon(connection.ready, wait)
+        for server, connection in zip(chosen, connections, strict=True):
+            await self._adopt(server, connection.state)
         return self.snapshot()
+
+    def current(self) -> Snapshot:
+        """Take in what servers have listed by now, without a wait; return what is active."""
+        for server in self._on():
+            if server.connection is not None:
+                self._take_list(server, server.connection.state)
+        return self.snapshot()
+
+    def unheard(self, names: Collection[str]) -> set[str]:
+        """Return the servers of these tools whose lists this process has not heard yet."""
+        entries = self.snapshot().entries
+        servers = {entry.server for name in names if (entry := entries.get(name)) is not None}
+        return {name for name in servers if name is not None and not self._server(name).revision}
 
     def snapshot(self) -> Snapshot:
         """Return what is active now; the same object until a switch or a server's list."""
@@ -375,18 +400,21 @@ class Registry:
             entries[TOOL_SEARCH_NAME] = Entry(TOOL_SEARCH, self._search)
         for name, tool in self._added.items():
             entries[name] = (
-                Entry(tool, absent) if isinstance(tool, ToolSchema) else self._function(tool)
+                self._absent(tool) if isinstance(tool, ToolSchema) else self._function(tool)
             )
         for server in later:
             self._offer(server, entries, instructions)
-        for name in [name for name in entries if self._is_excluded(name)]:
+        for name in [name for name in entries if is_excluded(name, self.excluded)]:
             del entries[name]
-        unused: dict[str, ToolSchema] = {}
-        for name, held in self._held.items():
+        unused: dict[str, Entry] = {}
+        for name in self._held:
             entry = entries.get(name)
-            if entry is not None and not same_definition(held, entry.schema):
-                unused[name] = entry.schema
-                entries[name] = msgspec.structs.replace(entry, schema=held)
+            if entry is not None and (kept := self._kept(name, entry)) is not entry:
+                unused[name] = entry
+                if kept is None:
+                    del entries[name]
+                else:
+                    entries[name] = kept
         last = {tool.name: tool for tool in self._active}
         active = tuple(
             last[name] if last.get(name) == entry.schema else entry.schema
@@ -396,10 +424,21 @@ class Registry:
             self._active = active
         return Snapshot(entries, instructions, self._active, unused)
 
-    def _is_excluded(self, name: str) -> bool:
-        return name != TOOL_SEARCH_NAME and any(
-            name == each or fnmatchcase(name, each) for each in self.excluded
-        )
+    def _kept(self, name: str, entry: Entry) -> Entry | None:
+        """Return a tool that stays as it was; None if it comes from elsewhere now."""
+        held, record = self._held[name], self._held_records.get(name, unrecorded(name))
+        if record is not None:
+            if record.server != entry.server:
+                return None
+            entry = entry.with_hints(hints_known(record).stricter(entry.hints))
+        if definition(held) == definition(entry.schema):
+            return entry
+        return msgspec.structs.replace(entry, schema=held)
+
+    def _absent(self, tool: ToolSchema) -> Entry:
+        record = self._known.get(tool.name)
+        hints = None if record is None else hints_known(record).annotations()
+        return Entry(tool, absent, annotations=hints)
 
     def _on(self) -> list[Server]:
         return [server for server in self._servers.values() if server.on]
@@ -411,17 +450,41 @@ class Registry:
         flag = True if server.spec.defer and server.spec.on else None
         if server.restored is not None:
             for schema in server.restored:
-                run = remote_by_name(server, self._connect, schema.name)
-                entries[schema.name] = Entry(schema, run, server.spec.name)
+                record = self._known.get(schema.name)
+                hints = None if record is None else hints_known(record).annotations()
+                same = self._same(schema, hints)
+                run = remote_by_name(server, self._connect, schema.name, same)
+                own = None if record is None else record.own
+                entries[schema.name] = Entry(
+                    schema, run, server.spec.name, annotations=hints, own=own
+                )
         else:
             self._give_names(server, entries)
             for tool in server.known:
                 name = server.names[tool.name]
                 schema = ToolSchema(name, tool.description, tool.parameters, flag)
-                run = remote(server, self._connect, tool.name)
-                entries[name] = Entry(schema, run, server.spec.name, annotations=tool.annotations)
+                run = remote(server, self._connect, tool.name, self._same(schema, tool.annotations))
+                entries[name] = Entry(
+                    schema, run, server.spec.name, annotations=tool.annotations, own=tool.name
+                )
         if server.instructions and (server.known or server.restored):
             instructions[server.spec.name] = server.instructions
+
+    def _same(self, schema: ToolSchema, annotations: Raw | None) -> Same:
+        """Return what says whether a listed tool is still the one that calls were judged by."""
+
+        def same(tool: RemoteTool) -> bool:
+            if schema.name in self._held:
+                # Its definition stays whatever the server does; it must be no less harmless.
+                record = self._held_records.get(schema.name, unrecorded(schema.name))
+                kept = hints_in(annotations) if record is None else hints_known(record)
+                return kept.stricter(hints_in(tool.annotations)) == kept
+            listed = ToolSchema(schema.name, tool.description, tool.parameters)
+            return definition(listed) == definition(schema) and (
+                hints_in(tool.annotations) == hints_in(annotations)
+            )
+
+        return same
 
     def _give_names(self, server: Server, entries: Mapping[str, Entry]) -> None:
         # Once given, a name stays the tool's own.
@@ -444,15 +507,19 @@ class Registry:
             server.connection = await self._pool.acquire(server.spec)
         return server.connection
 
-    async def _adopt(self, server: Server, state: ServerState) -> None:
+    def _take_list(self, server: Server, state: ServerState) -> None:
         if server.adopt(state):
             self._snapshot = None
+            server.unpinned = server.spec.server is None and server.spec.name not in self._pins
+
+    async def _adopt(self, server: Server, state: ServerState) -> None:
+        self._take_list(server, state)
+        if server.unpinned:
             pin = Pin.of(state)
-            if server.spec.server is None and server.spec.name not in self._pins:
-                await self._store.put(
-                    KIND, server.spec.key(), encode_pin(pin), keep=not server.pin_damaged
-                )
-                server.pin_damaged = False
+            await self._store.put(
+                KIND, server.spec.key(), encode_pin(pin), keep=not server.pin_damaged
+            )
+            server.unpinned = server.pin_damaged = False
 
     async def _pin(self, server: Server) -> Pin | None:
         if server.spec.name in self._pins:
@@ -492,12 +559,3 @@ class Registry:
             if server.connection is not None:
                 connection, server.connection = server.connection, None
                 await self._pool.release(connection)
-
-
-def same_definition(one: ToolSchema, other: ToolSchema) -> bool:
-    """Say whether two definitions are the same, whether or not one is deferred."""
-    return one is other or (
-        one.description == other.description
-        and one.identity()
-        == msgspec.structs.replace(other, defer_loading=one.defer_loading).identity()
-    )

@@ -48,6 +48,7 @@ class Server:
         names: The names that the model knows its tools by.
         awaited: Whether a step has waited for its first list.
         unlisted: Whether it was on in a log that has none of its tools.
+        unpinned: Whether its list is newer than what the store has of it.
         pin_damaged: Whether the store's pin of it cannot be read.
         told: What a person was told of its not being there; empty while it is.
     """
@@ -63,25 +64,22 @@ class Server:
         self.names: dict[str, str] = {}
         self.awaited = False
         self.unlisted = False
+        self.unpinned = False
         self.pin_damaged = False
         self.told = ""
 
-    def trouble(self) -> str:
-        """Return why its tools are not there, in one line; empty if they are, or it was told."""
+    def trouble(self) -> str | None:
+        """Return why its tools are not there, empty if they are; None if that was told before."""
         wrong = ""
-        if self.connection is not None:
+        if self.connection is not None and not (self.known or self.restored):
+            # Else its tools are there, and each call says that it cannot be reached.
             state = self.connection.state
             if state.status == "failed":
                 wrong = f"cannot be reached ({state.error or 'it does not answer'})"
-            elif self.awaited and not (state.revision or self.known or self.restored):
+            elif self.awaited and not state.revision:
                 wrong = "has not listed its tools yet"
         told, self.told = self.told, wrong
-        if not wrong or wrong == told:
-            return ""
-        return (
-            f"server {self.spec.name} {wrong}; its tools join when it is there: put right what is "
-            "wrong, or switch it off"
-        )
+        return None if wrong == told else wrong
 
     def adopt(self, state: ServerState) -> bool:
         """Take over a settled list that is newer; say whether anything was taken."""
@@ -104,21 +102,33 @@ class Server:
 Connect: TypeAlias = Callable[[Server], Awaitable[Connection]]
 """Gives the connection of a server, dialling it if need be."""
 
+Same: TypeAlias = Callable[[RemoteTool], bool]
+"""Says whether a tool that a server lists is still the one that calls were judged by."""
 
-def remote(server: Server, connect: Connect, tool: str) -> Run:
-    """Return what runs a tool of a server by the server's own name for it."""
+
+def remote(server: Server, connect: Connect, tool: str, same: Same) -> Run:
+    """Return what runs a tool of a server by the server's own name for it.
+
+    Args:
+        server: The server.
+        connect: Gives its connection.
+        tool: The server's own name.
+        same: Whether what is listed under that name is what a call was judged by.
+    """
 
     async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
         if not server.on:
             return _switched_off(server.spec.name)
         connection = await connect(server)
-        answer = await connection.call(tool, arguments, timeout=seconds, report=context.report)
+        answer = await connection.call(
+            tool, arguments, timeout=seconds, report=context.report, same=same
+        )
         return Outcome(answer.text, answer.is_error, answer.code, answer.media)
 
     return run
 
 
-def remote_by_name(server: Server, connect: Connect, name: str) -> Run:
+def remote_by_name(server: Server, connect: Connect, name: str, same: Same) -> Run:
     """Run a tool known from the log by its full name: the list says its own name."""
 
     async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
@@ -129,9 +139,13 @@ def remote_by_name(server: Server, connect: Connect, name: str) -> Run:
         for tool in state.tools:
             first = model_name(server.spec.name, tool.name, ())
             # The second is its name where the first was taken.
-            if name in (first, model_name(server.spec.name, tool.name, (first,))):
+            if name in (
+                server.names.get(tool.name),
+                first,
+                model_name(server.spec.name, tool.name, (first,)),
+            ):
                 answer = await connection.call(
-                    tool.name, arguments, timeout=seconds, report=context.report
+                    tool.name, arguments, timeout=seconds, report=context.report, same=same
                 )
                 return Outcome(answer.text, answer.is_error, answer.code, answer.media)
         if state.revision:

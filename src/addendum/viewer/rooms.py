@@ -26,7 +26,7 @@ from addendum.agent.streaming import TurnStream
 from addendum.cache.spent import Totals
 from addendum.cli.main import fault
 from addendum.errors import AddendumError, ConfigurationError
-from addendum.host.asking import AskMode, rules
+from addendum.host.asking import AskMode, on_redefinition, rules
 from addendum.host.opening import instructions_of, keep_prompt, last_route
 from addendum.lab.server import PROVIDERS, Lab, open_lab
 from addendum.log.session_log import SessionLog
@@ -277,6 +277,7 @@ class House:
             mcp_servers=self.servers,
             pool=self._pool,
             approval=rules(self.setup.ask),
+            on_redefinition=on_redefinition(self.setup.ask),
         )
         opened: list[Room | Exception] = []
         ready = anyio.Event()
