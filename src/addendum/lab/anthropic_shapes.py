@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeGuard, cast
 
 import jsonschema_rs
 import msgspec
@@ -134,14 +134,18 @@ def without_unknown(body: Json, dialect: Dialect) -> Json:
     `defer_loading` among them.
     """
     known = dialect.tool[0] | dialect.tool[1] - {"defer_loading"}
-    tools = [{name: each[name] for name in each if name in known} for each in _list("tools", body)]
-    messages: list[Json] = []
+    tools = [
+        {name: tool[name] for name in tool if name in known} if _is_object(tool) else tool
+        for tool in _list("tools", body)
+    ]
+    messages: list[Any] = []
     for message in _list("messages", body):
-        taken = dialect.blocks.get(message.get("role"), {})
-        content = message.get("content")
+        content: Any = message.get("content") if _is_object(message) else None
         if isinstance(content, list):
-            blocks = [each for each in cast(list[Json], content) if each.get("type") in taken]
-            if content and not blocks:
+            taken = dialect.blocks.get(cast(Role, _word(message, "role")), {})
+            given = cast(list[Any], content)
+            blocks = [b for b in given if not _is_object(b) or _word(b, "type") in taken]
+            if given and not blocks:
                 continue
             message = {**message, "content": blocks}
         messages.append(message)
@@ -156,7 +160,8 @@ def marks_of(block: Json) -> list[Json]:
     if isinstance(block.get("tool"), dict):
         inner.append(block["tool"].get("definition"))
     held = [cast(Json, each) for each in inner if isinstance(each, dict)]
-    return [each["cache_control"] for each in held if each.get("cache_control") is not None]
+    marks = [each.get("cache_control") for each in held]
+    return [cast(Json, mark) for mark in marks if isinstance(mark, dict)]
 
 
 def _settings(body: Json, dialect: Dialect) -> None:
@@ -388,6 +393,10 @@ def _list(name: str, body: Json, *, required: bool = False) -> list[Any]:
     if required and not value:
         raise Refusal(f"{name}: at least one message is required")
     return value
+
+
+def _is_object(value: Any) -> TypeGuard[Json]:
+    return isinstance(value, dict)
 
 
 def _fields(path: str, value: Json, known: Fields) -> None:

@@ -18,6 +18,8 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
 
+import msgspec
+
 from addendum import encoding
 from addendum.lab import anthropic_answer, anthropic_rules, facts
 from addendum.lab.anthropic import heard
@@ -206,8 +208,10 @@ def _render(asked: Asked, switches: Switches) -> Rendered:
     def reads(at: int, number: int) -> Segment:
         return thought(asked.messages[at].blocks[number]["thinking"])
 
+    # Marks are ignored, wherever they stand and whatever they hold.
+    body = {name: value for name, value in asked.body.items() if name != "cache_control"}
     return render(
-        asked,
+        msgspec.structs.replace(asked, body=body),
         reads_thinking=reads,
         deferred_outside=switches.deepseek_deferred_outside,
         hidden=False,

@@ -140,7 +140,10 @@ def without_unknown(body: Json) -> Json:
     if not isinstance(given, list):
         return body
     known = _FIELDS.keys() - {"additional_tools"}
-    kept = [each for each in cast(list[Json], given) if kind_of(each) in known]
+    kept: list[Any] = []
+    for item in cast(list[Any], given):
+        if not isinstance(item, dict) or kind_of(cast(Json, item)) in known:
+            kept.append(item)
     return {**body, "input": kept}
 
 
@@ -337,11 +340,11 @@ def _tools(
         search: Whether `tool_search` may be among them, and functions that wait for it.
     """
     names: list[str] = []
-    searched = search and any(each.get("type") == "tool_search" for each in entries)
+    searched = search and any(map(_is_search, entries))
     fields = {"type", "name", "description", "parameters", "strict"}
     for at, entry in enumerate(entries):
         place = f"{path}[{at}]"
-        if searched and entry.get("type") == "tool_search":
+        if searched and _is_search(entry):
             _known(place, entry, {"type", "execution", "description", "parameters"})
             continue
         _known(place, entry, {*fields, "defer_loading"} if searched else fields)
@@ -359,6 +362,10 @@ def _tools(
             raise _bad(f"Tool '{name}' is declared twice.", f"{place}.name")
         names.append(name)
     return names
+
+
+def _is_search(entry: Any) -> bool:
+    return isinstance(entry, dict) and cast(Json, entry).get("type") == "tool_search"
 
 
 def _schema(path: str, name: str, entry: Json) -> None:
