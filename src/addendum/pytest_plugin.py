@@ -92,6 +92,7 @@ def assert_stable_prefix(
     __tracebackhide__ = True
     from addendum.errors import ContentError
     from addendum.lab.checking import check_files, check_requests
+    from addendum.masking import masked
 
     if isinstance(requests, str | Path):
         done = check_files([requests], allow)
@@ -109,9 +110,8 @@ def assert_stable_prefix(
     more = len(done.findings) - _SHOWN
     lines += [f"  and {more} more"] if more > 0 else []
     count = len(done.findings)
-    raise AssertionError(
-        "\n".join([f"the prefix is not stable ({count} finding{'s' * (count > 1)}):", *lines])
-    )
+    told = [f"the prefix is not stable ({count} finding{'s' * (count > 1)}):", *lines]
+    raise AssertionError(masked("\n".join(told)))
 
 
 __all__ = ["CacheLab", "assert_stable_prefix", "cache_lab"]

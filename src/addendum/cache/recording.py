@@ -25,7 +25,7 @@ from msgspec import Raw
 from addendum import encoding
 from addendum.cache.capture import asks_model, wire_of
 from addendum.cache.reported import MAX_ANSWER, usage_in
-from addendum.cache.secrets import bare_address, redacted
+from addendum.cache.secrets import bare_address, masked, redacted
 from addendum.errors import AddendumError
 from addendum.log.values import Usage
 from addendum.wire.segment import fields
@@ -109,7 +109,7 @@ class RecordingTransport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
         return response
 
     def _write(self, line: dict[str, Any], status: int | None, answer: bytes, coding: str) -> None:
-        wire = line.pop("wire")
+        wire, body = line.pop("wire"), line["body"]
         usage = usage_in(wire, answer, coding) if answer else Usage()
         said = {
             "status": 0 if status is None else status,
@@ -121,7 +121,9 @@ class RecordingTransport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
             },
             "answered": self._clock(),
         }
-        data = encoding.encode({**line, **said}) + b"\n"
+        # Masked here, when the client has its answer: it waits for nothing.
+        sent = {**line, "body": Raw(_one_line(redacted(body))), **said}
+        data = encoding.encode(sent) + b"\n"
         # One write a line, so that several clients may share a file.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with self._lock, os.fdopen(os.open(self._path, flags, _PRIVATE), "ab", 0) as file:
@@ -137,7 +139,7 @@ def _begun(request: Any, body: bytes, now: float) -> dict[str, Any] | None:
         value = encoding.decode(body)
         if not asks_model(url, value):
             return None
-        headers = {name: request.headers[name] for name in _KEPT if name in request.headers}
+        headers = {name: masked(request.headers[name]) for name in _KEPT if name in request.headers}
         wire = wire_of(url, headers, fields(value))
     except AddendumError:
         return None
@@ -145,7 +147,7 @@ def _begun(request: Any, body: bytes, now: float) -> dict[str, Any] | None:
         "wire": wire,
         "url": bare_address(url),
         "headers": headers,
-        "body": Raw(_one_line(redacted(body))),
+        "body": body,
         "time": now,
     }
 

@@ -12,7 +12,7 @@ import click
 from msgspec import structs
 
 from addendum.cache.examine import CAUSES, RULES, Examined, Finding
-from addendum.cli.terminal import line, number, print_json, style
+from addendum.cli.terminal import echo, line, number, print_json, style
 from addendum.lab.checking import check_files
 
 _TEXT = 400
@@ -77,7 +77,7 @@ def check(
             done = check_files(captures, allow, _noting(tests))
             tests.seek(0)
             for each in _junit(done, tests):
-                click.echo(each)
+                echo(each)
     else:
         done = check_files(captures, allow)
         if as_json or form == "json":
@@ -93,7 +93,7 @@ def check(
             )
         else:
             told = map(_github, done.findings) if form == "github" else map(_red, done.findings)
-            click.echo("\n".join([*told, *_end(done, legend=form == "text")]))
+            echo("\n".join([*told, *_end(done, legend=form == "text")]))
     if done.findings:
         raise click.exceptions.Exit(1)
 

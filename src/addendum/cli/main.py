@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from addendum.errors import AddendumError, install_hint
+from addendum.masking import masked
 from addendum.version import __version__
 
 COMMANDS = {
@@ -110,7 +111,7 @@ class Commands(click.Group):
 
 
 def _fail(message: str) -> int:
-    click.echo(f"addendum: {' '.join(message.split())}", err=True)
+    click.echo(f"addendum: {' '.join(masked(message).split())}", err=True)
     return 2
 
 
@@ -118,7 +119,7 @@ def fault(error: Exception) -> str:
     """Return what is said of an error that should not have happened."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    said = " ".join(str(error).split())[:200]
+    said = " ".join(masked(str(error)).split())[:200]
     return f"internal error: {type(error).__name__}: {said}{place}; please report it"
 
 

@@ -12,7 +12,7 @@ import anyio
 import click
 from anyio.abc import Process, TaskStatus
 
-from addendum.cli.terminal import line, number, run_async
+from addendum.cli.terminal import echo, line, number, run_async
 from addendum.errors import ConfigurationError
 
 _SIGNALLED = 128
@@ -65,7 +65,7 @@ async def _record(out: Path, command: tuple[str, ...], environ: Mapping[str, str
                 tasks.cancel_scope.cancel()
         finally:
             signal.signal(signal.SIGINT, before)
-    click.echo(line(_said(out, sorted(proxy.targets)), 400), err=True)
+    echo(line(_said(out, sorted(proxy.targets)), 400), err=True)
     return _SIGNALLED - code if code < 0 else code
 
 

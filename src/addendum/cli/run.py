@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from addendum.cli.terminal import (
+    echo,
     json_option,
     line,
     number,
@@ -66,7 +67,7 @@ def run(
     if as_json:
         print_json(done.json())
     else:
-        click.echo(_shown(done))
+        echo(_shown(done))
     if not done.holds:
         raise click.exceptions.Exit(1)
 

@@ -29,6 +29,7 @@ from addendum.log.events import (
 from addendum.log.exchanges import FOLLOWED, Exchange, Exchanges
 from addendum.log.values import Usage
 from addendum.routes import Route
+from addendum.viewer.text import discreet
 
 
 class Request(Struct):
@@ -172,7 +173,7 @@ class Index:
                 if data.reason != "done":
                     self.reasons[data.turn] = data.reason
             case UserMessage():
-                self.title = self.title or data.text[:200]
+                self.title = self.title or discreet(data.text)[:200]
             case Rewind():
                 self.cut.update(range(data.to_turn, self.turns + 1))
             case EndSeed():

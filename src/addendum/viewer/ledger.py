@@ -40,7 +40,7 @@ from addendum.log.values import Config, ToolSchema
 from addendum.viewer.figures import Bar, bar
 from addendum.viewer.index import Index, Request
 from addendum.viewer.notices import Notice, body, notice
-from addendum.viewer.text import line, size
+from addendum.viewer.text import discreet, line, size
 from addendum.viewer.words import Words
 
 PAGE = 120
@@ -177,7 +177,9 @@ class Ledger:
         wanted = text.casefold()
         found: list[Row] = []
         for seq in range(len(self._index.turn_of) - 1, -1, -1):
-            if wanted in _searched(self._events[seq]).casefold():
+            said = _searched(self._events[seq])
+            # What is masked cannot be searched either: it could be found letter by letter.
+            if wanted in said.casefold() and wanted in discreet(said).casefold():
                 row = self._row(self._events[seq])
                 if row is not None:
                     found.append(row)

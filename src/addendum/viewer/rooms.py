@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 import anyio
-import click
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
@@ -25,6 +24,7 @@ from addendum.cache.spent import Totals
 from addendum.cli.chat_approval import AskMode, rules
 from addendum.cli.chat_room import instructions_of, keep_prompt
 from addendum.cli.main import fault
+from addendum.cli.terminal import echo
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.lab.server import PROVIDERS, Lab, open_lab
 from addendum.log.events import RequestContext
@@ -131,7 +131,7 @@ class Room:
         except Exception as error:
             # One conversation's fault is no reason to close the others.
             self.error = fault(error)
-            click.echo(f"addendum: {self.error}", err=True)
+            echo(f"addendum: {self.error}", err=True)
         finally:
             self._scope, self.live = None, None
             self.quiet.set()
@@ -315,7 +315,7 @@ class House:
             if not opened:
                 opened.append(error)
             elif not isinstance(error, AddendumError):
-                click.echo(f"addendum: {fault(error)}", err=True)
+                echo(f"addendum: {fault(error)}", err=True)
         finally:
             ready.set()
             held = self._rooms.pop(session, None)
