@@ -85,6 +85,12 @@ def clean(text: str) -> str:
     return text
 
 
+def escaped(text: str) -> str:
+    """Return text with each of its characters as an escape of JSON."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
 def decode(data: bytes | str, *, limit: int = MAX_TEXT) -> Any:
     """Decode JSON from outside by the rules of this module.
 

@@ -24,10 +24,13 @@
     └── LimitReached            a limit of the agent ended the turn
 
 Every message is one line and ends with what to do. `session`, `route` and `seq` say where it
-happened, where that is known.
+happened, where that is known. A message often quotes others (a provider, a server, an address), so
+none holds a credential: each is masked when it is made.
 """
 
 from __future__ import annotations
+
+from addendum.masking import masked
 
 
 class AddendumError(Exception):
@@ -47,7 +50,7 @@ class AddendumError(Exception):
         route: str | None = None,
         seq: int | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(masked(message))
         self.session = session
         self.route = route
         self.seq = seq

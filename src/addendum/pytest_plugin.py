@@ -93,6 +93,7 @@ def assert_stable_prefix(
     from addendum.checked import check_value
     from addendum.errors import ContentError
     from addendum.lab.checking import check_files, check_requests
+    from addendum.masking import masked
 
     where = "assert_stable_prefix"
     check_value(where, "requests", requests, CacheLab | str | Path | Iterable[Any])
@@ -113,9 +114,8 @@ def assert_stable_prefix(
     more = len(done.findings) - _SHOWN
     lines += [f"  and {more} more"] if more > 0 else []
     count = len(done.findings)
-    raise AssertionError(
-        "\n".join([f"the prefix is not stable ({count} finding{'s' * (count > 1)}):", *lines])
-    )
+    told = [f"the prefix is not stable ({count} finding{'s' * (count > 1)}):", *lines]
+    raise AssertionError(masked("\n".join(told)))
 
 
 __all__ = ["CacheLab", "assert_stable_prefix", "cache_lab"]

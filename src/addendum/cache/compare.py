@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from addendum import encoding
 from addendum.cache.record import Reading
-from addendum.cache.secrets import masked
+from addendum.masking import masked_value
 from addendum.wire.segment import Json, Segment, fields, parse, resolve, unmarked
 
 State: TypeAlias = Literal["same", "changed", "added", "removed"]
@@ -171,7 +171,7 @@ def settings_changed(before: Reading, after: Reading) -> tuple[SettingChange, ..
 
     def shown(body: Json, reading: Reading, name: str) -> str | None:
         if body.get(name) is not None:
-            return _shown(body[name])
+            return _shown(masked_value({name: body[name]})[name])
         return reading.settings.get(name)
 
     return tuple(
@@ -286,6 +286,11 @@ def _first(
 
 
 def _value(body: Json, segment: Segment) -> Any:
+    """Return what a segment holds, without credentials: excerpts are made of it."""
+    return masked_value(_own(body, segment))
+
+
+def _own(body: Json, segment: Segment) -> Any:
     value = resolve(body, segment.path)
     if not isinstance(value, dict):
         return value
@@ -354,7 +359,6 @@ def _in_object(before: Json, after: Json, path: str) -> tuple[str, str | None, s
 
 def _cut(text: str, start: int) -> str:
     end = start + EXCERPT
-    text = masked(text)
     return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")
 
 

@@ -23,8 +23,8 @@ from addendum.cache.invariants import Checker
 from addendum.cache.kept import Kept, size_of
 from addendum.cache.record import Reading, measured, taken_apart
 from addendum.cache.rules import CacheRules
-from addendum.cache.secrets import masked
 from addendum.errors import ConfigurationError
+from addendum.masking import masked
 from addendum.wire.segment import Segment, fields, newest_human, parse, resolve, text_of
 
 CAUSES = ("tools", "system", "messages", "tail", "settings", "model")

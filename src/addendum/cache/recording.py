@@ -26,7 +26,7 @@ from addendum import encoding
 from addendum.allowed import shown
 from addendum.cache.capture import asks_model, wire_of
 from addendum.cache.reported import MAX_ANSWER, usage_in
-from addendum.cache.secrets import bare_address, redacted
+from addendum.cache.secrets import bare_address, masked, redacted
 from addendum.checked import Location, checks_arguments
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.log.values import Usage
@@ -119,7 +119,7 @@ class RecordingTransport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
         return response
 
     def _write(self, line: dict[str, Any], status: int | None, answer: bytes, coding: str) -> None:
-        wire = line.pop("wire")
+        wire, body = line.pop("wire"), line["body"]
         usage = usage_in(wire, answer, coding) if answer else Usage()
         said = {
             "status": 0 if status is None else status,
@@ -131,7 +131,9 @@ class RecordingTransport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
             },
             "answered": self._clock(),
         }
-        data = encoding.encode({**line, **said}) + b"\n"
+        # Masked here, when the client has its answer: it waits for nothing.
+        sent = {**line, "body": Raw(_one_line(redacted(body))), **said}
+        data = encoding.encode(sent) + b"\n"
         # One write a line, so that several clients may share a file.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with self._lock, os.fdopen(os.open(self._path, flags, _PRIVATE), "ab", 0) as file:
@@ -147,7 +149,7 @@ def _begun(request: Any, body: bytes, now: float) -> dict[str, Any] | None:
         value = encoding.decode(body)
         if not asks_model(url, value):
             return None
-        headers = {name: request.headers[name] for name in _KEPT if name in request.headers}
+        headers = {name: masked(request.headers[name]) for name in _KEPT if name in request.headers}
         wire = wire_of(url, headers, fields(value))
     except AddendumError:
         return None
@@ -155,7 +157,7 @@ def _begun(request: Any, body: bytes, now: float) -> dict[str, Any] | None:
         "wire": wire,
         "url": bare_address(url),
         "headers": headers,
-        "body": Raw(_one_line(redacted(body))),
+        "body": body,
         "time": now,
     }
 

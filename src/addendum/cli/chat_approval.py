@@ -1,19 +1,29 @@
-"""Asks the person in a chat about tool calls."""
+"""Asks the person in a chat about tool calls.
+
+Whoever decides sees the arguments as the tool gets them, credentials too: only here, where they are
+decided, and nowhere that is written or read again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import click
+
 from addendum import encoding
 from addendum.agent.approval import Decision, Pending
-from addendum.cli.chat_view import say
+from addendum.cli.chat_view import say, shade
 from addendum.cli.terminal import line
 from addendum.errors import ContentError
+from addendum.host.asking import as_run
 from addendum.tell.figures import number
 
-_SHOWN = 4_000
+SHOWN = 4_000
 """Characters of a call's arguments that are shown."""
+
+_ROW = 100
+"""Characters of arguments that stand beside the tool's name."""
 
 _NAME = 200
 _QUESTION = "run it? y yes, n [REASON] no, e edit, a always in this session: "
@@ -37,16 +47,25 @@ def ask_about(waiting: Sequence[Pending], read: Callable[[str], str]) -> dict[st
     for place, each in enumerate(waiting, 1):
         of = f"({place} of {len(waiting)}) " if len(waiting) > 1 else ""
         # In full: what is cut off would be approved too.
-        said = f"{of}{line(each.name, _NAME)} {line(each.arguments, _SHOWN)}"
-        say(f"? {said}", bold=True)
-        if len(each.arguments) > _SHOWN:
-            many = number(len(each.arguments))
+        whole = as_run(each.arguments)
+        short = len(whole) <= _ROW
+        question = f"? {of}{line(each.name, _NAME)}"
+        _ask(f"{question} {as_run(each.arguments, indent=0)}" if short else question)
+        if not short:
+            _ask(whole[:SHOWN])
+        if len(whole) > SHOWN:
+            many = number(len(whole))
             say(f"  its arguments have {many} characters; this is their beginning", error=True)
         say(f"  {line(each.reason, _NAME)}", dim=True)
         while (decision := _decision(read)) is None:
             pass
         found[each.call_id] = decision
     return found
+
+
+def _ask(text: str) -> None:
+    """Print what is asked about, as it is: a person has to see what they approve."""
+    click.echo(shade(text, bold=True))
 
 
 def _decision(read: Callable[[str], str]) -> Decision | None:

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from types import FrameType
 
 import anyio
-import click
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from addendum.agent.results import RequestFigures, total
@@ -25,7 +24,7 @@ from addendum.cli.chat_approval import ask_about
 from addendum.cli.chat_commands import Commands, route_line
 from addendum.cli.chat_room import Room, Wanted, opened
 from addendum.cli.chat_view import TurnView, figures, say, say_figures
-from addendum.cli.terminal import line
+from addendum.cli.terminal import echo, line
 from addendum.errors import AddendumError
 from addendum.log.events import AssistantMessage, UserMessage
 from addendum.tell.figures import number
@@ -126,11 +125,11 @@ class Console:
             except EOFError:
                 break
             except KeyboardInterrupt:
-                click.echo()
+                echo()
                 if interrupted or self._ended_by is not None:
                     break
                 interrupted = True
-                click.echo("Ctrl-C once more, or Ctrl-D, leaves")
+                echo("Ctrl-C once more, or Ctrl-D, leaves")
                 continue
             if text in ("/quit", "/exit"):
                 break
@@ -168,7 +167,7 @@ class Console:
         try:
             decisions = ask_about(room.session.pending(), self._read)
         except (EOFError, KeyboardInterrupt):
-            click.echo()
+            echo()
             return False
         self._work(room, lambda: show(room, room.session.stream_decide(decisions)))
         return True
@@ -195,7 +194,7 @@ class Console:
                 except EOFError:
                     if not lines:
                         if prompt:
-                            click.echo()
+                            echo()
                         raise
                     break
                 lines.append(text)
@@ -332,7 +331,7 @@ def farewell(room: Room) -> None:
         say(f"{number(waiting)} {said} for your decision")
     if session.log.turns and room.wanted.store != "memory://":
         # In one piece, so that it can be copied; a terminal wraps it by itself.
-        click.echo(f"go on with: {room.wanted.again(session.id)}")
+        echo(f"go on with: {room.wanted.again(session.id)}")
 
 
 @contextmanager

@@ -12,8 +12,6 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-import click
-
 from addendum import encoding
 from addendum.agent.results import (
     Notice,
@@ -27,8 +25,9 @@ from addendum.agent.results import (
     ToolStarted,
 )
 from addendum.cache.cost import Cost
-from addendum.cli.terminal import WIDTH, line, style, width
+from addendum.cli.terminal import WIDTH, echo, line, style, width
 from addendum.log.values import Usage
+from addendum.masking import Incoming
 from addendum.tell.figures import money, number
 
 UNKNOWN = "unknown"
@@ -63,7 +62,7 @@ def say(text: str = "", *, error: bool = False, **how: Any) -> None:
     wide = columns()
     for each in text.split("\n"):
         for part in [each] if wide is None else wrapped(each, wide):
-            click.echo(shade(part, **({"fg": "red"} if error else how)))
+            echo(shade(part, **({"fg": "red"} if error else how)))
 
 
 def wrapped(text: str, wide: int) -> list[str]:
@@ -178,6 +177,7 @@ class TurnView:
         self.requests: list[RequestFigures] = []
         self._flow: Flow | None = None
         self._kind: type[StreamEvent] | None = None
+        self._incoming = Incoming()
 
     def show(self, event: StreamEvent) -> None:
         """Show an event."""
@@ -205,21 +205,23 @@ class TurnView:
         """End the line of text that is open."""
         if self._flow is not None:
             how = {"dim": True} if self._kind is ReasoningPiece else {}
-            click.echo(shade(self._flow.end(), **how), nl=False)
+            rest = self._flow.feed(self._incoming.end()) + self._flow.end()
+            echo(shade(rest, **how), nl=False)
             self._flow = None
 
     def _line(self, text: str) -> None:
         self.close()
-        click.echo(shade(text, dim=True))
+        echo(shade(text, dim=True))
 
     def _stream(self, kind: type[StreamEvent], text: str, before: str = "", **how: Any) -> None:
         if self._flow is None or self._kind is not kind:
             self.close()
-            self._flow, self._kind = Flow(columns()), kind
+            self._flow, self._kind, self._incoming = Flow(columns()), kind, Incoming()
             text = before + text
-        shown = self._flow.feed(text)
+        # A word is shown when it has ended: what it will be is not known before.
+        shown = self._flow.feed(self._incoming.feed(text))
         if shown:
-            click.echo(shade(shown, **how), nl=False)
+            echo(shade(shown, **how), nl=False)
 
 
 def figures(usage: Usage, cost: Cost | None, before: str = "") -> str:
@@ -250,7 +252,7 @@ def figures(usage: Usage, cost: Cost | None, before: str = "") -> str:
 def say_figures(text: str) -> None:
     """Print a line of figures, broken between two of them where it is too long."""
     for each in _broken(text.split(" · "), columns() or WIDTH):
-        click.echo(shade(each, dim=True))
+        echo(shade(each, dim=True))
 
 
 def _broken(parts: Sequence[str], wide: int) -> list[str]:

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from addendum.cache.examine import CAUSES, RULES, Examined, Finding
 from addendum.cli.flags import FILE
-from addendum.cli.terminal import line, print_json, style
+from addendum.cli.terminal import echo, line, print_json, style
 from addendum.lab.checking import check_files
 from addendum.tell.figures import number
 
@@ -79,7 +79,7 @@ def check(
             done = check_files(captures, allow, _noting(tests))
             tests.seek(0)
             for each in _junit(done, tests):
-                click.echo(each)
+                echo(each)
     else:
         done = check_files(captures, allow)
         if as_json or form == "json":
@@ -95,7 +95,7 @@ def check(
             )
         else:
             told = map(_github, done.findings) if form == "github" else map(_red, done.findings)
-            click.echo("\n".join([*told, *_end(done, legend=form == "text")]))
+            echo("\n".join([*told, *_end(done, legend=form == "text")]))
     if done.findings:
         raise click.exceptions.Exit(1)
 

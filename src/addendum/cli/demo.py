@@ -11,7 +11,7 @@ import click
 from addendum.cli.flags import FILE, NAME, NEW_FILE
 from addendum.cli.live import asked_for_live, live_options, run_live
 from addendum.cli.run import problems
-from addendum.cli.terminal import json_option, line, print_json, run_async, style
+from addendum.cli.terminal import echo, json_option, line, print_json, run_async, style
 from addendum.routes import resolve
 from addendum.tell.figures import number, percent
 
@@ -101,23 +101,23 @@ def demo(
         base_path(route.partition(":")[0])
     runs: list[tuple[Run, Run]] = []
     if not as_json:
-        click.echo(f"{_size(found)}; simulated by published rules\n\n{table_heads()}")
+        echo(f"{_size(found)}; simulated by published rules\n\n{table_heads()}")
     for route in routes or ROUTES:
         runs.append(run_async(_pair, found, route))
         if not as_json:
-            click.echo(table_rows(*runs[-1]))
+            echo(table_rows(*runs[-1]))
     why = _measure(runs, quiet=as_json) if scenario == SCENARIO and not routes else None
     if as_json:
         said = {} if why is None else {"engine_unavailable": why}
         print_json({"runs": [each.json() for pair in runs for each in pair], **said})
     else:
-        click.echo(table_end(runs))
+        echo(table_end(runs))
     if report is not None:
         from addendum.lab.report_page import page
 
         report.write_text(page(runs, why), "utf-8")
         if not as_json:
-            click.echo(f"written: {report}")
+            echo(f"written: {report}")
     if not all(each.holds for pair in runs for each in pair):
         raise click.exceptions.Exit(1)
 
@@ -149,13 +149,13 @@ def _measure(runs: list[tuple[Run, Run]], quiet: bool) -> str | None:
             runs.append(run_async(_pair_on_engine, scenario, wire))
             if not titled:
                 by = f"measured by {runs[-1][0].engine}, a real engine; the script speaks"
-                click.echo(f"\n{_size(scenario)}; a token is a byte\n{line(by, 79)}")
+                echo(f"\n{_size(scenario)}; a token is a byte\n{line(by, 79)}")
                 titled = True
             if not quiet:
-                click.echo(table_rows(*runs[-1]))
+                echo(table_rows(*runs[-1]))
     except EngineUnavailable as error:
         if not quiet:
-            click.echo(f"\n{line(f'No real engine: {error}', 79)}")
+            echo(f"\n{line(f'No real engine: {error}', 79)}")
         return str(error)
     return None
 

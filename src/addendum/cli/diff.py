@@ -14,6 +14,7 @@ from addendum.cache.record import RequestRecord, readings
 from addendum.cli.flags import NAME
 from addendum.cli.stored import altered, altered_lines, read_log
 from addendum.cli.terminal import (
+    echo,
     json_option,
     line,
     print_json,
@@ -65,7 +66,7 @@ def diff(session: str, a: int, b: int, store: str | None, as_json: bool) -> None
             }
         )
     else:
-        click.echo("\n".join(_shown(log, before, after, seen)))
+        echo("\n".join(_shown(log, before, after, seen)))
 
 
 def two_requests(log: SessionLog, a: int, b: int) -> tuple[RequestRecord, RequestRecord]:

@@ -8,12 +8,12 @@ import click
 
 from addendum.agent.replay import Replayed, known_route, replay
 from addendum.cache.export import Outgoing, har, json_lines, json_text
-from addendum.cache.secrets import redacted
 from addendum.cli.flags import NAME
 from addendum.cli.stored import read_log
 from addendum.cli.terminal import run_async, store_option
 from addendum.errors import ConfigurationError
 from addendum.log.session_log import SessionLog
+from addendum.masking import masked_json
 
 
 @click.command()
@@ -56,7 +56,7 @@ def export(
     else:
         texts = iter([json_text(log.session, requests) if form == "json" else har(requests)])
     for each in texts:
-        click.echo(each if unredacted else redacted(each))
+        click.echo(each if unredacted else masked_json(each))
 
 
 def _requests(log: SessionLog) -> list[Outgoing]:

@@ -9,7 +9,7 @@ import anyio
 import click
 
 from addendum.cli.flags import FILE
-from addendum.cli.terminal import line, print_json, run_async
+from addendum.cli.terminal import echo, line, print_json, run_async
 
 
 @click.command()
@@ -43,9 +43,9 @@ async def _serve(file: str | None, port: int, values: tuple[str, ...], as_json: 
             print_json(_addresses(served.url, bases, scenario.name if scenario else None))
         else:
             playing = f"playing {line(scenario.name, 40)}" if scenario else "a free model speaks"
-            click.echo(f"lab on {served.url}, {playing}; Ctrl+C ends it")
+            echo(f"lab on {served.url}, {playing}; Ctrl+C ends it")
             for name, base in bases.items():
-                click.echo(f"  {name:14} {base}")
+                echo(f"  {name:14} {base}")
         # Whoever started this waits for the addresses.
         sys.stdout.flush()
         await anyio.sleep_forever()

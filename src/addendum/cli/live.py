@@ -34,7 +34,7 @@ from addendum.cli.live_run import (
     new_marker,
     total_cost,
 )
-from addendum.cli.terminal import line, print_json, run_async, wrapped
+from addendum.cli.terminal import echo, line, print_json, run_async, wrapped
 from addendum.errors import ConfigurationError
 from addendum.log.values import Usage
 from addendum.routes import Route, credentials, resolve
@@ -157,9 +157,9 @@ def run_live(name: str, wanted: Wanted) -> int:
     if wanted.keep is not None:
         check_folder(wanted.keep)
     # JSON stands alone on stdout.
-    click.echo(_price_said(estimate, wanted, route, address), err=wanted.as_json)
+    echo(_price_said(estimate, wanted, route, address), err=wanted.as_json)
     if not wanted.yes and not click.confirm("Go on?", default=False, err=wanted.as_json):
-        click.echo("Nothing was sent.", err=wanted.as_json)
+        echo("Nothing was sent.", err=wanted.as_json)
         return 1
     moment = datetime.now(UTC)
     outcome = run_async(measured, route, scenarios, wanted.max_cost)
@@ -173,10 +173,10 @@ def run_live(name: str, wanted: Wanted) -> int:
     if wanted.as_json:
         print_json(found)
     else:
-        click.echo(_shown(route, moment, outcome))
+        echo(_shown(route, moment, outcome))
         kept = found.get("kept")
         said = f"Kept in {kept}" if kept else f"--keep keeps these figures in {RESULTS}."
-        click.echo(f"\n{said}")
+        echo(f"\n{said}")
     if unkept is not None:
         raise unkept
     holds = outcome.stopped is None and all(run.holds for run in outcome.runs)

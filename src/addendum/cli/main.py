@@ -9,14 +9,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from addendum.cli.flags import check_variables
 from addendum.errors import AddendumError, install_hint
+from addendum.host.faults import fault
+from addendum.masking import masked
 from addendum.version import __version__
 
 COMMANDS = {
@@ -112,16 +112,8 @@ class Commands(click.Group):
 
 
 def _fail(message: str) -> int:
-    click.echo(f"addendum: {' '.join(message.split())}", err=True)
+    click.echo(f"addendum: {' '.join(masked(message).split())}", err=True)
     return 2
-
-
-def fault(error: Exception) -> str:
-    """Return what is said of an error that should not have happened."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    said = " ".join(str(error).split())[:200]
-    return f"internal error: {type(error).__name__}: {said}{place}; please report it"
 
 
 @click.group("addendum", cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from addendum.cli.flags import BASE_URL, DOLLARS, NAME, PATH, check_folder
-from addendum.cli.terminal import json_option, line, print_json, run_async, table, wrapped
+from addendum.cli.terminal import echo, json_option, line, print_json, run_async, table, wrapped
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.probed import Facts, Probed, keep, overlaid, results_file
 from addendum.tell.figures import number
@@ -70,8 +70,8 @@ def probe(
         extra = {"requests": spending.requests, "cost": spent, "kept": str(path)}
         print_json(msgspec.to_builtins(found) | extra)
     else:
-        click.echo(_shown(route, found, spending, forms, scores))
-        click.echo(f"\nKept in {path}")
+        echo(_shown(route, found, spending, forms, scores))
+        echo(f"\nKept in {path}")
     if forms and not _as_told(route, found.facts):
         raise click.exceptions.Exit(1)
 

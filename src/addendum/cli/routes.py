@@ -8,7 +8,7 @@ import click
 
 from addendum.cli.flags import NAME
 from addendum.cli.probe import probe
-from addendum.cli.terminal import json_option, line, print_json, table, wrapped
+from addendum.cli.terminal import echo, json_option, line, print_json, table, wrapped
 from addendum.routes import describe
 
 _NAME = 300
@@ -47,11 +47,11 @@ def list_routes(name: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"routes": found})
     elif len(found) == 1:
-        click.echo(_details(found[0]))
+        echo(_details(found[0]))
     elif name is not None:
-        click.echo(f"{_models(found)}\n\nMore of one: addendum routes ROUTE")
+        echo(f"{_models(found)}\n\nMore of one: addendum routes ROUTE")
     else:
-        click.echo(f"{_table(found)}\n\n{_MORE}")
+        echo(f"{_table(found)}\n\n{_MORE}")
 
 
 _HEADS = ("route", "tool changes", "cache", "certainty")

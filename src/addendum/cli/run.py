@@ -8,6 +8,7 @@ import click
 
 from addendum.cli.flags import BASE_URL, FILE, NAME
 from addendum.cli.terminal import (
+    echo,
     json_option,
     line,
     print_json,
@@ -68,7 +69,7 @@ def run(
     if as_json:
         print_json(done.json())
     else:
-        click.echo(_shown(done))
+        echo(_shown(done))
     if not done.holds:
         raise click.exceptions.Exit(1)
 

@@ -11,6 +11,7 @@ from addendum.cli.costs import dollars, short, total_fields
 from addendum.cli.flags import NAME
 from addendum.cli.stored import all_rows, delete, reading
 from addendum.cli.terminal import (
+    echo,
     json_option,
     line,
     print_json,
@@ -40,7 +41,7 @@ def sessions(ctx: click.Context, store: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"sessions": [structs.asdict(row) | _fields(sums) for row, sums in rows]})
     elif not rows:
-        click.echo("no sessions yet")
+        echo("no sessions yet")
     else:
         wide = width()
         # The time of day stands where there is room for it.
@@ -50,8 +51,8 @@ def sessions(ctx: click.Context, store: str | None, as_json: bool) -> None:
             [line(row.id, max(18, min(32, wide - 65))), when(row.updated)[5:until], *_cells(sums)]
             for row, sums in rows
         ]
-        click.echo(table(heads, cells, right=(2, 3, 4, 5, 6, 7, 8)))
-        click.echo("* an estimate of what rebinding the tools would have cost more")
+        echo(table(heads, cells, right=(2, 3, 4, 5, 6, 7, 8)))
+        echo("* an estimate of what rebinding the tools would have cost more")
 
 
 @sessions.command("delete")
@@ -65,7 +66,7 @@ def delete_session(ctx: click.Context, session: str, store: str | None) -> None:
     have copies of what they share.
     """
     row = run_async(delete, store or ctx.obj, session)
-    click.echo(f"deleted session {line(row.id, 60)} with {number(row.events)} events")
+    echo(f"deleted session {line(row.id, 60)} with {number(row.events)} events")
 
 
 async def _counted(url: str | None) -> list[tuple[SessionRow, Totals | None]]:

@@ -15,6 +15,7 @@ from addendum.cli.costs import dead_weights, request_fields, total_fields, total
 from addendum.cli.flags import NAME
 from addendum.cli.stored import altered, altered_lines, followed, read_log
 from addendum.cli.terminal import (
+    echo,
     json_option,
     line,
     print_json,
@@ -74,15 +75,15 @@ def show(session: str, follow: bool, store: str | None, as_json: bool) -> None:
         )
         return
     wide = width()
-    click.echo(style(line(f"session {log.session}: {log.turns} turns", wide), bold=True))
+    echo(style(line(f"session {log.session}: {log.turns} turns", wide), bold=True))
     for text in altered_lines(log):
-        click.echo(text)
+        echo(text)
     teller = Teller(dead)
     for event in log.events:
         for told in teller.take(event):
             _print(told, wide)
     for text in total_lines(own):
-        click.echo(line(text, wide))
+        echo(line(text, wide))
 
 
 async def _follow(store: str | None, session: str, as_json: bool) -> None:
@@ -90,10 +91,10 @@ async def _follow(store: str | None, session: str, as_json: bool) -> None:
     async with aclosing(followed(store, session)) as logs:
         async for log in logs:
             if not seen and not as_json:
-                click.echo(style(line(f"session {log.session}", wide), bold=True))
+                echo(style(line(f"session {log.session}", wide), bold=True))
             for event in log.events[seen:]:
                 if as_json:
-                    click.echo(codec.encode_event(event).decode())
+                    echo(codec.encode_event(event).decode())
                 else:
                     for told in teller.take(event):
                         _print(told, wide)
@@ -104,12 +105,12 @@ async def _follow(store: str | None, session: str, as_json: bool) -> None:
 def _print(told: tuple[int, str, str], wide: int) -> None:
     seq, what, text = told
     if what == "turn":
-        click.echo(style(line(f"turn {text}", wide), bold=True))
+        echo(style(line(f"turn {text}", wide), bold=True))
         return
     begins = f"{seq:>6}  {what:8}  "
     whole = line(text, _FIGURES) if what in _WHOLE else line(text, wide - len(begins))
     said = begins + whole
-    click.echo(said if len(said) <= wide else wrapped(said, len(begins)))
+    echo(said if len(said) <= wide else wrapped(said, len(begins)))
 
 
 class Teller:

@@ -15,6 +15,7 @@ import msgspec
 from addendum import encoding
 from addendum.cli.flags import STORE
 from addendum.errors import AddendumError
+from addendum.masking import masked, masked_json
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,9 +44,15 @@ def store_option(command: F) -> F:
     )(command)
 
 
+def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print text without credentials; everything that a command prints goes through here."""
+    click.echo(masked(text), err=err, nl=nl)
+
+
 def print_json(value: Any) -> None:
-    """Print a value as indented JSON."""
-    click.echo(msgspec.json.format(encoding.encode(value), indent=2).decode())
+    """Print a value as indented JSON, without credentials."""
+    shown = masked_json(encoding.encode(value))
+    click.echo(msgspec.json.format(shown, indent=2).decode())
 
 
 def run_async(function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
@@ -83,8 +90,11 @@ def width() -> int:
 
 
 def line(text: str, limit: int) -> str:
-    """Return foreign text as one line of at most `limit` characters, safe for a terminal."""
-    whole = " ".join(encoding.clean(text[: 4 * limit + 4]).split())
+    """Return foreign text as one line of at most `limit` characters, safe for a terminal.
+
+    Credentials are replaced before anything is cut off: no part of one is left.
+    """
+    whole = " ".join(encoding.clean(masked(text)[: 4 * limit + 4]).split())
     whole = "".join(each if each.isprintable() else "\ufffd" for each in whole)
     return whole if len(whole) <= limit else whole[: max(0, limit - 1)] + "…"
 

@@ -14,6 +14,7 @@ from addendum.cache.compare import BYTES_A_TOKEN
 from addendum.cli.flags import NAME, NEW_FILE, PATH
 from addendum.cli.stored import read_log
 from addendum.cli.terminal import (
+    echo,
     json_option,
     line,
     print_json,
@@ -150,9 +151,9 @@ def of(
             }
         )
     elif not found:
-        click.echo("no tools yet")
+        echo("no tools yet")
     else:
-        click.echo("\n".join(_shown(found, dead)))
+        echo("\n".join(_shown(found, dead)))
 
 
 def _shown(found: Sequence[ToolState], dead: int) -> Iterator[str]:
@@ -191,9 +192,9 @@ def _preview(
     verb = "on" if seen.on else "off"
     size = f"{number(seen.tools)} tools, about {number(seen.weight)} tokens of definitions"
     known = size if seen.tools else "its tools are not in this log"
-    click.echo(line(f"{seen.server} {verb} at the next request on {seen.route}", 79))
-    click.echo(f"  {known}, told as {seen.strategy}")
-    click.echo(wrapped(f"  {told(seen.cost)}", 2))
+    echo(line(f"{seen.server} {verb} at the next request on {seen.route}", 79))
+    echo(f"  {known}, told as {seen.strategy}")
+    echo(wrapped(f"  {told(seen.cost)}", 2))
 
 
 def states(log: SessionLog, at: int) -> list[ToolState]:
@@ -295,14 +296,14 @@ def pin(file: Path | None, mcp: Path, store: str | None, as_json: bool) -> None:
         )
     else:
         for each in pinned:
-            click.echo(f"{line(each['server'], 40)}: {number(each['tools'])} tools")
+            echo(f"{line(each['server'], 40)}: {number(each['tools'])} tools")
         for each in failed:
             said = f"{line(each['server'], 40)}: not pinned: {line(each['error'], 300)}"
-            click.echo(wrapped(said, 2))
+            echo(wrapped(said, 2))
         if pinned:
-            click.echo(f"written to {file}" if file is not None else "pinned for new sessions")
+            echo(f"written to {file}" if file is not None else "pinned for new sessions")
         if failed:
-            click.echo(f"correct what failed in {line(str(mcp), 50)}, then pin again")
+            echo(f"correct what failed in {line(str(mcp), 50)}, then pin again")
     if failed:
         raise click.exceptions.Exit(1)
 

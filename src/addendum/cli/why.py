@@ -15,6 +15,7 @@ from addendum.cache.record import readings
 from addendum.cli.flags import BASE_URL, NAME
 from addendum.cli.stored import altered, altered_lines, read_log
 from addendum.cli.terminal import (
+    echo,
     json_option,
     line,
     print_json,
@@ -130,9 +131,9 @@ def why(
             }
         )
     else:
-        click.echo("\n".join(_shown(log, judged, chosen, misses, request)))
+        echo("\n".join(_shown(log, judged, chosen, misses, request)))
         if ask:
-            click.echo("\n".join(_agreement(words, len(misses))))
+            echo("\n".join(_agreement(words, len(misses))))
     if undeclared:
         raise click.exceptions.Exit(1)
 

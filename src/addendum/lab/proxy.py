@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from addendum.cache.recording import RecordingTransport
 from addendum.lab.server import HOST, serve
+from addendum.masking import masked
 from addendum.routes.data import providers
 
 MAX_REQUEST = 256 * 1024 * 1024
@@ -117,7 +118,7 @@ async def _carried(client: httpx2.AsyncClient, target: str | None, request: Requ
         answer = await client.send(outgoing, stream=True)
     except httpx2.TransportError as error:
         reason = str(error) or type(error).__name__
-        return _error(502, f"`addendum record` cannot reach {outgoing.url.host}: {reason}")
+        return _error(502, masked(f"`addendum record` cannot reach {outgoing.url.host}: {reason}"))
     return _Passing(answer)
 
 

@@ -7,10 +7,11 @@ follows the reader's light or dark setting, and every figure of a chart is also 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
+from html import escape as escaped
 
 from addendum.cache.figures import Row
 from addendum.lab.report import Run
+from addendum.masking import masked
 from addendum.version import __version__
 
 _WIDE, _HIGH, _LEFT, _TOP = 720, 170, 56, 14
@@ -50,6 +51,11 @@ ul { margin: .25rem 0; padding-left: 1.2rem; } details { margin: .5rem 0; }
 summary { cursor: pointer; color: var(--soft); }
 @media print { body { max-width: none; } }
 """
+
+
+def escape(text: str) -> str:
+    """Return text for the page: nothing in it acts, and no credential is left."""
+    return escaped(masked(text))
 
 
 def page(runs: Sequence[tuple[Run, ...]], unavailable: str | None = None) -> str:

@@ -28,6 +28,7 @@ import itertools
 import math
 import re
 import secrets
+import shlex
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, cast
@@ -40,6 +41,7 @@ from addendum.checked import SECRET, Wait, Word, check_fields
 from addendum.encoding import MAX_DEPTH, canonical, clean, digest, encode
 from addendum.errors import ConfigurationError, ContentError
 from addendum.log.values import Media
+from addendum.masking import masked, secrets_in
 from addendum.tools.validation import SchemaUnusable, Validator
 
 MAX_TOOLS = 10_000
@@ -154,12 +156,19 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def redact(self, text: str) -> str:
-        """Return `text` with the values of `env` and `headers` replaced by `***`."""
-        for value in sorted((v for _, v in self.env + self.headers), key=len, reverse=True):
+        """Return `text` without the server's credentials, nor any other.
+
+        The values of `env` and `headers`, also behind a scheme such as `Bearer`, and what is secret
+        in the address or the command become `***`. Redact a text before a part of it is cut off.
+        """
+        values = [value for _, value in self.env + self.headers]
+        values += [value.split()[-1] for value in values if " " in value.strip()]
+        values += secrets_in(self.url or "") + secrets_in(shlex.join(self.command))
+        for value in sorted(values, key=len, reverse=True):
             # Shorter values ("1", "true") are no secrets, and replacing them garbles the text.
             if len(value) >= 6:
                 text = text.replace(value, "***")
-        return text
+        return masked(text)
 
     def __repr__(self) -> str:
         where = self.command[:1] or self.server
@@ -427,8 +436,11 @@ _SPACE = re.compile(r"\s+")
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """Return foreign text as one clean line of at most `limit` characters, for messages."""
-    line = _SPACE.sub(" ", clean(text[: limit * 4])).strip()
+    """Return foreign text as one clean line of at most `limit` characters, for messages.
+
+    Credentials are replaced before anything is cut off: no part of one is left.
+    """
+    line = _SPACE.sub(" ", clean(masked(text)[: limit * 4])).strip()
     line = "".join(c if c.isprintable() else "\ufffd" for c in line)
     return line if len(line) <= limit else line[: limit - 1] + "…"
 

@@ -388,6 +388,8 @@ class Link:
             text = "no answer in time"
         elif isinstance(error, OSError) and error.strerror:
             text = error.strerror
-        told = self._spec.redact(one_line(text or type(error).__name__))
-        tail = self._spec.redact(one_line(self.child.tail.decode(errors="replace")[-300:]))
+        told = one_line(self._spec.redact(text or type(error).__name__))
+        # Its words as a whole first: half a credential is known to nobody.
+        words = self._spec.redact(self.child.tail.decode(errors="replace"))
+        tail = one_line(words[-300:])
         return f"{told} (its last words: {tail})" if tail else told

@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from addendum import encoding
 from addendum.errors import AddendumError, ConfigurationError, SessionMissing
+from addendum.masking import masked, masked_json
 from addendum.viewer import pages
 from addendum.viewer.actions import ACTIONS
 from addendum.viewer.page import Page
@@ -78,7 +79,7 @@ def build(house: House, *, host: str = "127.0.0.1", access: str | None = None) -
                     raise ConfigurationError("the request is no JSON object")
                 return _json(await handler(house, request.path_params.get("session"), given))
             except AddendumError as error:
-                return _json({"error": str(error)[:MAX_ERROR]}, 409)
+                return _json({"error": masked(str(error))[:MAX_ERROR]}, 409)
 
         return answer
 
@@ -98,7 +99,7 @@ def build(house: House, *, host: str = "127.0.0.1", access: str | None = None) -
 
 async def _trouble(page: Page, status: int, text: str) -> Response:
     if page.request.headers.get("x-part") == "1":
-        return PlainTextResponse(text, status)
+        return PlainTextResponse(masked(text), status)
     heading = page.words("app.not_found") if status == 404 else page.words("app.failed")
     response = await page.full("message.html", heading=heading, text=text)
     response.status_code = status
@@ -106,4 +107,5 @@ async def _trouble(page: Page, status: int, text: str) -> Response:
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+    data = masked_json(msgspec.json.encode(value))
+    return Response(data, status, media_type="application/json")

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from addendum.agent.approval import Pending
-from addendum.cache.secrets import masked
+from addendum.host.asking import as_run
 from addendum.log.approvals import ApprovalDecided
 from addendum.log.events import (
     AssistantAttempt,
@@ -37,6 +37,7 @@ from addendum.tell.events import describe
 from addendum.tell.words import Words
 from addendum.viewer.figures import bar
 from addendum.viewer.index import Index
+from addendum.viewer.text import discreet
 
 SHOWN = 2_000
 """Characters of a tool's arguments or result that a page holds before somebody asks for all."""
@@ -93,13 +94,14 @@ class Excerpt(Struct, frozen=True):
 
 
 def excerpt(text: str, limit: int = SHOWN) -> Excerpt:
-    """Return the beginning of a text."""
+    """Return the beginning of a text, without credentials."""
+    text = discreet(text)
     return Excerpt(text[:limit], len(text), len(text) > limit)
 
 
 def arguments(text: str) -> str:
     """Return JSON with a line for each field and without credentials; other text as it is."""
-    text = masked(text)
+    text = discreet(text)
     try:
         return msgspec.json.format(text.encode(), indent=2).decode()
     except (msgspec.MsgspecError, UnicodeError):
@@ -186,9 +188,8 @@ def _call(
     key = f"e{seq}-c{place}"
     waiting = asked.get(call.id)
     if waiting is not None and result is None:
-        whole = masked(waiting.arguments) == waiting.arguments
-        shown = {"pending": waiting, "arguments": arguments(waiting.arguments), "editable": whole}
-        return Item(key, "ask", seq, shown)
+        fields = {"pending": waiting, "arguments": as_run(waiting.arguments)}
+        return Item(key, "ask", seq, fields)
     said = result.data if result is not None else None
     assert said is None or isinstance(said, ToolResult)
     return Item(
@@ -199,7 +200,7 @@ def _call(
             "name": call.name,
             "dispatched": call.origin == "dispatched",
             "arguments": excerpt(arguments(call.arguments), limit),
-            "brief": call.arguments[:200],
+            "brief": excerpt(call.arguments, 200).text,
             "running": started and said is None,
             "result": None if said is None else excerpt(said.text, limit),
             "media": []
@@ -224,7 +225,7 @@ def _plain(event: Event, words: Words, turn: int) -> Iterator[Item]:
     key, seq, data = f"e{event.seq}", event.seq, event.data
     match data:
         case UserMessage():
-            whole = masked(data.text) == data.text
+            whole = discreet(data.text) == data.text
             fields = {"text": data.text, "turn": data.turn, "tail": data.tail or "", "whole": whole}
             yield Item(key, "user", seq, fields)
         case DeveloperMessage() if in_chat(data):

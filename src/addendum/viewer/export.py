@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-from addendum.cache.secrets import redacted
 from addendum.errors import AddendumError
 from addendum.log import codec
 from addendum.log.session_log import SessionLog
+from addendum.masking import masked_json
 from addendum.tell.words import Words
 from addendum.viewer.index import Index
 from addendum.viewer.inspect import look, requests_of
@@ -29,6 +29,7 @@ from addendum.viewer.render import (
     turn_html,
     usage_html,
 )
+from addendum.viewer.text import whole
 
 MAX_SHOWN = 50_000
 """Characters of a tool's arguments or result that the file holds."""
@@ -46,8 +47,13 @@ def html(log: SessionLog, words: Words, *, redact: bool = True) -> str:
         redact: Whether what looks like a credential is replaced.
     """
     if redact:
-        stored = [redacted(codec.encode_event(event)) for event in log.events]
+        stored = [masked_json(codec.encode_event(event)) for event in log.events]
         log = SessionLog.load(log.session, stored)
+    with whole():
+        return _html(log, words, redact)
+
+
+def _html(log: SessionLog, words: Words, redact: bool) -> str:
     index = Index()
     index.read(log.events)
     events = log.events

@@ -15,6 +15,7 @@ import msgspec
 
 from addendum.errors import AddendumError, SessionMissing
 from addendum.log.events import RequestSent, Rewind
+from addendum.masking import Incoming, masked
 from addendum.tell.words import Words
 from addendum.viewer.chat import items
 from addendum.viewer.ledger import Ledger
@@ -62,7 +63,7 @@ async def chat(house: House, watched: Watched, after: int, words: Words) -> Asyn
     try:
         opened = await house.room(watched.id)
     except AddendumError as error:
-        yield message("closed", {"why": str(error)})
+        yield message("closed", {"why": masked(str(error))})
     yield b"retry: 1000\n\n"
     told = anyio.current_time()
     while not house.closing.is_set():
@@ -194,8 +195,9 @@ class _Chat:
         waiting = room.busy and self._watched.log.asked is None and not self._running()
         return template(
             "_live.html",
-            text=text,
-            reasoning=reasoning,
+            # Without the word that is still being written: it may become a key.
+            text=Incoming().feed(text),
+            reasoning=Incoming().feed(reasoning),
             busy=waiting,
             notices=room.notices,
             error=room.error if not self._said(room.error) else "",

@@ -21,6 +21,7 @@ from addendum.log.events import (
     TurnStart,
     UserMessage,
 )
+from addendum.viewer.text import discreet
 
 
 class Index:
@@ -107,7 +108,7 @@ class Index:
                 if data.reason != "done":
                     self.reasons[data.turn] = data.reason
             case UserMessage():
-                self.title = self.title or data.text[:200]
+                self.title = self.title or discreet(data.text)[:200]
             case Rewind():
                 self.cut.update(range(data.to_turn, self.turns + 1))
             case EndSeed():

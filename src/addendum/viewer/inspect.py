@@ -25,6 +25,7 @@ from addendum.lab.records import rules_of
 from addendum.log.exchanges import Exchange
 from addendum.log.session_log import SessionLog
 from addendum.viewer.index import Index
+from addendum.viewer.text import discreet, discreet_json
 from addendum.wire.segment import Json, parse, resolve
 
 FOLDED = {"same": 6, "added": 24, "removed": 24}
@@ -130,7 +131,9 @@ class Pair(Struct, frozen=True):
 
 
 def requests_of(log: SessionLog, wanted: Iterable[Spent]) -> dict[int, Replayed]:
-    """Render requests again, by their seqs.
+    """Render requests again, by their seqs, without credentials.
+
+    These are as long as they were, and the same one is the same text: what is judged stays.
 
     Raises:
         AddendumError: One cannot be rendered again.
@@ -138,10 +141,22 @@ def requests_of(log: SessionLog, wanted: Iterable[Spent]) -> dict[int, Replayed]
     seqs = {each.request.seq for each in wanted}
     found: dict[int, Replayed] = {}
     for each in replay(log, seqs=seqs):
-        found[each.seq] = each
+        found[each.seq] = _discreet(each)
         if len(found) == len(seqs):
             break
     return found
+
+
+def _discreet(replayed: Replayed) -> Replayed:
+    record = replayed.record
+    tail, human = record.tail_text, record.human
+    record = msgspec.structs.replace(
+        record,
+        body=discreet_json(record.body),
+        tail_text=None if tail is None else discreet(tail),
+        human=None if human is None else discreet(human),
+    )
+    return msgspec.structs.replace(replayed, record=record)
 
 
 def numbered(log: SessionLog, index: Index, number: int) -> Spent:

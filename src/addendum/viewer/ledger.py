@@ -12,7 +12,7 @@ from addendum.tell.events import Telling, describe, is_quiet
 from addendum.tell.words import Words
 from addendum.viewer.figures import Bar, bar
 from addendum.viewer.index import Index
-from addendum.viewer.text import line
+from addendum.viewer.text import discreet, line
 
 PAGE = 120
 """Rows that a page of the ledger has."""
@@ -148,7 +148,9 @@ class Ledger:
         for seq in range(len(self._index.turn_of) - 1, -1, -1):
             event = self._events[seq]
             telling = describe(event, self._words)
-            if wanted in f"{telling.text}\n{telling.searched}".casefold():
+            said = f"{telling.text}\n{telling.searched}"
+            # What is masked cannot be searched either: it could be found letter by letter.
+            if wanted in said.casefold() and wanted in discreet(said).casefold():
                 row = self._row(event)
                 if row is not None:
                     found.append(row)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import anyio.to_thread
+from markupsafe import Markup
 from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -19,6 +20,7 @@ from addendum.errors import AddendumError
 from addendum.log import codec
 from addendum.log.events import UserMessage
 from addendum.log.store import SessionRow
+from addendum.masking import masked
 from addendum.tell.words import LANGUAGES, Words, chosen
 from addendum.viewer.render import base_of, template
 from addendum.viewer.rooms import House
@@ -84,7 +86,8 @@ class Page:
         html = template(
             name,
             words=self.words,
-            token=self.token,
+            # As it is: a page needs it, and chance may give it the form of a key.
+            token=Markup(self.token),
             request=self.request,
             sessions=sessions,
             current=current,
@@ -196,7 +199,7 @@ async def _title(house: House, row: SessionRow) -> str:
         ]
     except AddendumError:
         return ""
-    title = next((data.text[:200] for data in first if isinstance(data, UserMessage)), "")
+    title = next((masked(data.text)[:200] for data in first if isinstance(data, UserMessage)), "")
     if title:
         house.titles[row.id, row.created] = title
     return title

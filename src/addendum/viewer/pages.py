@@ -18,6 +18,7 @@ from addendum.agent.replay import Replayed
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.log import codec
 from addendum.log.events import AssistantMessage, ToolResult, UserMessage
+from addendum.masking import masked
 from addendum.tell.words import Words
 from addendum.viewer import export, feed, inspect
 from addendum.viewer.chat import arguments, shown_image, turns_shown
@@ -36,7 +37,7 @@ from addendum.viewer.render import (
     usage_html,
 )
 from addendum.viewer.rooms import House
-from addendum.viewer.text import plain
+from addendum.viewer.text import discreet, plain
 from addendum.viewer.watch import Watched
 from addendum.wire.segment import parse, resolve
 
@@ -228,7 +229,7 @@ async def event_text(page: Page) -> Response:
         text = arguments(data.calls[int(place)].arguments)
     else:
         raise HTTPException(404)
-    return HTMLResponse(plain(text[:MAX_WHOLE]))
+    return HTMLResponse(plain(discreet(text)[:MAX_WHOLE]))
 
 
 async def event_media(page: Page) -> Response:
@@ -245,7 +246,7 @@ async def event_media(page: Page) -> Response:
         raise HTTPException(404) from None
     shown = shown_image(medium)
     return Response(
-        content,
+        content if shown else _text_of(content),
         media_type=medium.media_type if shown else "application/octet-stream",
         headers={
             "content-disposition": "inline" if shown else "attachment",
@@ -253,6 +254,14 @@ async def event_media(page: Page) -> Response:
             "content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
         },
     )
+
+
+def _text_of(content: bytes) -> bytes:
+    """Return a file without credentials if it is a text; any other is itself."""
+    try:
+        return masked(content.decode()).encode()
+    except UnicodeDecodeError:
+        return content
 
 
 def _seq(page: Page, watched: Watched) -> int:
@@ -297,7 +306,7 @@ async def request_page(page: Page) -> Response:
 
 
 async def request_body(page: Page) -> Response:
-    """The bytes of a request."""
+    """The bytes of a request, all but those of credentials."""
     watched = await page.watched()
     record = (await _replayed(page, watched)).record
     name = f"request-{record.n}.json"

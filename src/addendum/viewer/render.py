@@ -29,7 +29,7 @@ from addendum.viewer.figures import bar
 from addendum.viewer.index import Index
 from addendum.viewer.inspect import Difference, Look
 from addendum.viewer.ledger import Row
-from addendum.viewer.text import line, markdown, visible
+from addendum.viewer.text import discreet, exact, line, markdown, visible
 
 FOLDER = Path(__file__).parent
 MAX_EVENT = 20_000
@@ -65,12 +65,14 @@ def environment() -> Environment:
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_discreet,
         trim_blocks=True,
         auto_reload=False,
     )
     made.filters.update(
         md=markdown,
         visible=visible,
+        exact=exact,
         line=line,
         size=size,
         octets=octets,
@@ -86,6 +88,11 @@ def environment() -> Environment:
     made.globals["languages"] = LANGUAGES
     made.globals["icon"] = made.get_template("_icons.html").module.icon
     return made
+
+
+def _discreet(value: Any) -> Any:
+    """Return what a template is about to write, without credentials: nothing passes by."""
+    return discreet(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def template(name: str, /, **values: Any) -> Markup:

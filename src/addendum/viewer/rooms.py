@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
-import click
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
@@ -24,9 +23,9 @@ from addendum.agent.rewinding import numbered
 from addendum.agent.session import Session
 from addendum.agent.streaming import TurnStream
 from addendum.cache.spent import Totals
-from addendum.cli.main import fault
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.host.asking import AskMode, on_redefinition, rules
+from addendum.host.faults import complain, fault
 from addendum.host.opening import instructions_of, keep_prompt, last_route
 from addendum.lab.server import PROVIDERS, Lab, open_lab
 from addendum.log.session_log import SessionLog
@@ -130,7 +129,7 @@ class Room:
         except Exception as error:
             # One conversation's fault is no reason to close the others.
             self.error = fault(error)
-            click.echo(f"addendum: {self.error}", err=True)
+            complain(self.error)
         finally:
             self._scope, self.live = None, None
             self.quiet.set()
@@ -315,7 +314,7 @@ class House:
             if not opened:
                 opened.append(error)
             elif not isinstance(error, AddendumError):
-                click.echo(f"addendum: {fault(error)}", err=True)
+                complain(fault(error))
         finally:
             ready.set()
             held = self._rooms.pop(session, None)

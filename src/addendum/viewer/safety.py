@@ -14,14 +14,13 @@ import socket
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
-import click
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from addendum.cli.main import fault
 from addendum.encoding import digest
+from addendum.host.faults import complain, fault
 
 MAX_BODY = 2 * 1024 * 1024
 """Bytes that the body of a request to us may have."""
@@ -94,7 +93,7 @@ class Guard:
             await self._app(scope, _bounded(receive), send)
         except Exception as error:
             # The page was told that it failed; whoever runs the server reads why.
-            click.echo(f"addendum: {fault(error)}", err=True)
+            complain(fault(error))
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         host = headers.get("host", "")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import nh3
@@ -17,7 +19,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
-from addendum.cache.secrets import masked
+from addendum.masking import masked, masked_json
 
 MAX_MARKDOWN = 30_000
 """Characters that are rendered as markdown; a longer text is shown as it is. Text that is made to
@@ -43,15 +45,38 @@ _TURNING = [0x200E, 0x200F, 0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206
 _SEEN = _CONTROLS | dict.fromkeys(_TURNING, 0xFFFD)
 
 
+_WHOLE: ContextVar[bool] = ContextVar("whole", default=False)
+
+
+@contextmanager
+def whole() -> Generator[None]:
+    """Have nothing masked in what is made here: it was before, or somebody wants it so."""
+    token = _WHOLE.set(True)
+    try:
+        yield
+    finally:
+        _WHOLE.reset(token)
+
+
+def discreet(text: str) -> str:
+    """Return text as a page may show it, without credentials; mask first, and cut then."""
+    return text if _WHOLE.get() else masked(text)
+
+
+def discreet_json(data: bytes) -> bytes:
+    """Return JSON text as a page may show it, without credentials."""
+    return data if _WHOLE.get() else masked_json(data)
+
+
 def visible(text: str) -> str:
     """Return text in which controls show, nothing turns the writing, and credentials are masked."""
-    return masked(text).translate(_SEEN)
+    return discreet(text).translate(_SEEN)
 
 
 def line(text: str, limit: int) -> str:
     """Return foreign text as one line of at most `limit` characters."""
-    whole = " ".join(visible(text[: 2 * limit + 2]).split())
-    return whole if len(whole) <= limit else whole[: limit - 1] + "…"
+    made = " ".join(discreet(text)[: 2 * limit + 2].translate(_SEEN).split())
+    return made if len(made) <= limit else made[: limit - 1] + "…"
 
 
 @functools.lru_cache(maxsize=512)
@@ -63,7 +88,14 @@ def markdown(text: str) -> Markup:
     """
     if len(text) > MAX_MARKDOWN:
         return Markup("<pre>{}</pre>").format(visible(text))
-    rendered = _parser().render(masked(text).translate(_CONTROLS))
+    return _markdown(discreet(text), _WHOLE.get())
+
+
+@functools.lru_cache(maxsize=512)
+def _markdown(text: str, whole: bool) -> Markup:
+    rendered = _parser().render(text.translate(_CONTROLS))
+    # Marks may have stood between the letters of a key.
+    rendered = rendered if whole else masked(rendered)
     return Markup(
         nh3.clean(
             rendered,
@@ -112,3 +144,8 @@ def _image(renderer: RendererHTML, tokens: Sequence[Token], at: int, options: An
 def plain(text: str) -> Markup:
     """Return text as HTML that shows it as it is."""
     return escape(visible(text))
+
+
+def exact(text: str) -> Markup:
+    """Return text as HTML that shows all of it, credentials too: for whoever decides about it."""
+    return escape(text.translate(_SEEN))

@@ -19,6 +19,7 @@ from addendum.errors import (
     ProviderError,
     ProviderRefused,
 )
+from addendum.masking import masked
 from addendum.wire.reading import array, table, text
 
 RETRIED = frozenset({408, 409, 429})
@@ -112,8 +113,12 @@ def too_large(error: ProviderError) -> bool:
 
 
 def one_line(said: str, limit: int = MAX_MESSAGE) -> str:
-    """Return foreign text as one printable line of at most `limit` characters."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in said[: 4 * limit]).split())
+    """Return foreign text as one printable line of at most `limit` characters.
+
+    Credentials are replaced before anything is cut off: no part of one is left.
+    """
+    said = masked(said)[: 4 * limit]
+    line = " ".join("".join(c if c.isprintable() else " " for c in said).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
