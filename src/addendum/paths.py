@@ -8,6 +8,7 @@ write; and there may be no home directory for `~`.
 from __future__ import annotations
 
 import contextlib
+import os
 import stat
 from collections.abc import Generator
 from pathlib import Path
@@ -85,6 +86,24 @@ def told(doing: str, path: str | Path, advice: str) -> Generator[None]:
         raise ConfigurationError(
             f"cannot {doing} {shown(path)}: {reason(error)}; {advice}"
         ) from None
+
+
+def check_output(path: str | Path) -> None:
+    """Refuse a path to which no file can be written, before anything is done for it.
+
+    Raises:
+        ConfigurationError: It is a folder, or in none, or closed to this user.
+    """
+    with told("write", path, "name another file"):
+        place = Path(path).absolute()
+        if not place.parent.is_dir():
+            raise ConfigurationError(f"there is no folder {shown(place.parent)}; make it first")
+        if place.is_dir():
+            raise ConfigurationError(f"cannot write {shown(path)}: it is a folder; name a file")
+        if not os.access(place if place.exists() else place.parent, os.W_OK):
+            raise ConfigurationError(
+                f"cannot write {shown(path)}: it is closed to you; name another file"
+            )
 
 
 def read_bytes(path: str | Path, *, limit: int, advice: str) -> bytes:

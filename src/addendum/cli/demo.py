@@ -11,7 +11,7 @@ import click
 from addendum.cli.live import asked_for_live, live_options, run_live
 from addendum.cli.run import problems
 from addendum.cli.terminal import json_option, line, number, percent, print_json, run_async, style
-from addendum.errors import ConfigurationError
+from addendum.paths import check_output, told
 from addendum.routes import resolve
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def demo(
     from addendum.lab.scenario_file import find
     from addendum.lab.server import base_path
 
-    if report is not None and not report.absolute().parent.is_dir():
-        raise ConfigurationError(f"there is no folder {report.parent}; make it first")
+    if report is not None:
+        check_output(report)
     found = find(scenario, given_values(values))
     for route in routes:
         resolve(route, environ={})  # what cannot be played is told before anything is printed
@@ -106,7 +106,8 @@ def demo(
     if report is not None:
         from addendum.lab.report_page import page
 
-        report.write_text(page(runs, why), "utf-8")
+        with told("write", report, "name another file"):
+            report.write_text(page(runs, why), "utf-8")
         if not as_json:
             click.echo(f"written: {report}")
     if not all(each.holds for pair in runs for each in pair):
