@@ -8,7 +8,6 @@ import re
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import anyio
@@ -17,6 +16,7 @@ import msgspec
 
 from addendum import encoding
 from addendum.errors import AddendumError
+from addendum.moments import moment
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -115,10 +115,8 @@ def number(value: int | None) -> str:
 
 def when(milliseconds: int) -> str:
     """Return a time in UTC, `-` if it is none of a calendar."""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return "-"
+    at = moment(milliseconds / 1000)
+    return "-" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
