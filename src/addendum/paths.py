@@ -88,6 +88,24 @@ def told(doing: str, path: str | os.PathLike[str], advice: str) -> Generator[Non
         ) from None
 
 
+def check_output(path: str | os.PathLike[str]) -> None:
+    """Refuse a path to which no file can be written, before anything is done for it.
+
+    Raises:
+        ConfigurationError: It is a folder, or in none, or closed to this user.
+    """
+    with told("write", path, "name another file"):
+        place = Path(path).absolute()
+        if not place.parent.is_dir():
+            raise ConfigurationError(f"there is no folder {shown(place.parent)}; make it first")
+        if place.is_dir():
+            raise ConfigurationError(f"cannot write {shown(path)}: it is a folder; name a file")
+        if not os.access(place if place.exists() else place.parent, os.W_OK):
+            raise ConfigurationError(
+                f"cannot write {shown(path)}: it is closed to you; name another file"
+            )
+
+
 def read_bytes(path: str | os.PathLike[str], *, limit: int, advice: str) -> bytes:
     """Return what a regular file holds.
 

@@ -12,6 +12,7 @@ from addendum.cli.flags import FILE, NAME, NEW_FILE
 from addendum.cli.live import asked_for_live, live_options, run_live
 from addendum.cli.run import problems
 from addendum.cli.terminal import echo, json_option, line, print_json, run_async, style
+from addendum.paths import check_output, told
 from addendum.routes import resolve
 from addendum.tell.figures import number, percent
 
@@ -95,6 +96,8 @@ def demo(
 
     if scenario == SCENARIO and not routes:
         check_program()
+    if report is not None:
+        check_output(report)
     found = find(scenario, given_values(values))
     for route in routes:
         resolve(route, environ={})  # what cannot be played is told before anything is printed
@@ -115,7 +118,8 @@ def demo(
     if report is not None:
         from addendum.lab.report_page import page
 
-        report.write_text(page(runs, why), "utf-8")
+        with told("write", report, "name another file"):
+            report.write_text(page(runs, why), "utf-8")
         if not as_json:
             echo(f"written: {report}")
     if not all(each.holds for pair in runs for each in pair):

@@ -15,6 +15,7 @@ from anyio.abc import Process, TaskStatus
 from addendum.cli.flags import NEW_FILE
 from addendum.cli.terminal import echo, line, run_async
 from addendum.errors import ConfigurationError
+from addendum.paths import FOREIGN, check_output, reason, shown, told
 from addendum.tell.figures import number
 
 _SIGNALLED = 128
@@ -38,10 +39,12 @@ def record(out: Path, command: tuple[str, ...]) -> None:
     where requests go on to. `addendum check FILE` then says whether each request keeps its prefix.
     The exit code is COMMAND's own.
     """
-    if out.exists() or out.is_symlink():
-        raise ConfigurationError(f"{out} is there already; name another file with --out")
+    with told("write", out, "name another file with --out"):
+        if out.exists() or out.is_symlink():
+            raise ConfigurationError(f"{shown(out)} is there already; name another file with --out")
+    check_output(out)
     if not command[0]:
-        raise click.UsageError("the command is empty ('')")
+        raise click.UsageError("the command is empty (\x27\x27)")
     code = run_async(_record, out, command, dict(os.environ))
     raise click.exceptions.Exit(code)
 
@@ -54,9 +57,10 @@ async def _record(out: Path, command: tuple[str, ...], environ: Mapping[str, str
             process = await anyio.open_process(
                 command, stdin=None, stdout=None, stderr=None, env={**environ, **proxy.variables}
             )
-        except OSError as error:
-            reason = error.strerror or error
-            raise ConfigurationError(f"cannot run {command[0]}: {reason}") from error
+        except FOREIGN as error:
+            raise ConfigurationError(
+                f"cannot run {shown(command[0])}: {reason(error)}; name a program behind --"
+            ) from error
         # Ctrl+C reaches the command as well; what it was sending is still written down.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         code = 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,6 +24,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 WIDTH = 80
 """Columns that output fits where the terminal does not say more."""
+
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 LAB_ROUTE = "anthropic:claude-opus-5-5"
 """Where a talk with the lab goes if nothing else is said."""
@@ -52,7 +56,13 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 def print_json(value: Any) -> None:
     """Print a value as indented JSON, without credentials."""
     shown = masked_json(encoding.encode(value))
-    click.echo(msgspec.json.format(shown, indent=2).decode())
+    text = msgspec.json.format(shown, indent=2).decode()
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        # As JSON has it, nothing is lost where the terminal cannot show a sign.
+        text = _BEYOND_ASCII.sub(lambda found: json.dumps(found.group())[1:-1], text)
+    click.echo(text)
 
 
 def run_async(function: Callable[..., Awaitable[T]], *arguments: Any) -> T:

@@ -16,10 +16,12 @@ from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from addendum.encoding import digest
+from addendum.errors import AddendumError
 from addendum.host.faults import complain, fault
 
 MAX_BODY = 2 * 1024 * 1024
@@ -91,6 +93,10 @@ class Guard:
             return
         try:
             await self._app(scope, _bounded(receive), send)
+        except ClientDisconnect:
+            return  # Whoever asked has gone.
+        except AddendumError as error:
+            complain(str(error))
         except Exception as error:
             # The page was told that it failed; whoever runs the server reads why.
             complain(fault(error))
