@@ -120,6 +120,8 @@ class ProviderError(AddendumError):
     Attributes:
         status: HTTP status, or None if the connection broke before one.
         code: The provider's own error code or type, if it gave one.
+        again: Whether the same request may well succeed if it is sent again, so long as nothing of
+            its answer was passed on.
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class ProviderError(AddendumError):
         *,
         status: int | None = None,
         code: str | None = None,
+        again: bool = False,
         session: str | None = None,
         route: str | None = None,
         seq: int | None = None,
@@ -135,6 +138,7 @@ class ProviderError(AddendumError):
         super().__init__(message, session=session, route=route, seq=seq)
         self.status = status
         self.code = code
+        self.again = again
 
 
 class ProviderRefused(ProviderError):

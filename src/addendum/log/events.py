@@ -208,6 +208,7 @@ class AssistantMessage(Logged, frozen=True, tag="assistant/message"):
         reasoning: Text of readable reasoning, for people.
         stop: Why it ended, in the wire's word.
         usage: What the provider counted.
+        details: What else the provider said of how it ended, one JSON object.
     """
 
     turn: int
@@ -222,6 +223,7 @@ class AssistantMessage(Logged, frozen=True, tag="assistant/message"):
     reasoning: str = ""
     stop: str | None = None
     usage: Usage = Usage()
+    details: Raw | None = None
 
 
 class AssistantAttempt(Logged, frozen=True, tag="assistant/attempt"):
