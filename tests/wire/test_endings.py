@@ -181,6 +181,12 @@ def test_an_answer_that_used_all_it_was_allowed_is_no_whole_one(speaker: Speaker
         assert (found.ending, found.cut) == (ending, cut)
 
 
+def test_a_stop_sequence_may_stand_in_the_arguments_of_a_call() -> None:
+    for pieces, cut in (((), True), (('{"a": "x',), True), (('{"a": 1}',), False)):
+        found = MESSAGES.answer(called("wipe", *pieces), stop="stop_sequence")
+        assert (found.ending, found.cut) == ("whole", ("call_1",) if cut else ())
+
+
 def test_an_item_that_says_it_is_not_whole_is_cut_in_a_whole_answer_too() -> None:
     events = RESPONSES.stream([called("wipe", '{"a": 1}')], "completed")
     for _, data in events:

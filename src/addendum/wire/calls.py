@@ -133,6 +133,8 @@ def assembled(
             "again",
             again=True,
         )
+    # A stop sequence inside of arguments ends an answer that is whole, and not a call that is.
+    surely = ending != "whole" or (answer.stop or "").casefold() != "stop_sequence"
     kept = [draft for draft in drafts if answer.complete or draft.name]
     return msgspec.structs.replace(
         answer,
@@ -141,7 +143,9 @@ def assembled(
         cut=tuple(
             draft.id
             for draft in kept
-            if may_be_cut(ending, draft.written, open=draft.open, cut=draft.cut)
+            if may_be_cut(
+                ending if surely else "unknown", draft.written, open=draft.open, cut=draft.cut
+            )
         ),
         details=joined(details, ending),
     )

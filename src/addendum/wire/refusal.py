@@ -46,6 +46,10 @@ _REFUSED_TYPES = frozenset(
         "not_found_error",
         "request_too_large",
         "context_length_exceeded",
+        # AWS.
+        "validationexception",
+        "accessdeniedexception",
+        "resourcenotfoundexception",
         # Responses: openai-python 3.57.0, `ResponseError.code`.
         "invalid_prompt",
         "data_residency_mismatch",
@@ -139,7 +143,8 @@ def _error(
     value = _decoded(body)
     error = _error_object(value)
     code, said = _described(value, body)
-    codes = {str(each).lower() for each in (*_codes(error), error.get("code")) if each}
+    named = (*_codes(error), error.get("code"))
+    codes = {str(each).lower().rpartition("#")[2] for each in named if each}
     spent = (
         status == 402
         or bool(codes & _SPENT_CODES)
@@ -187,13 +192,16 @@ def seconds(value: str | float) -> float | None:
 
     A number beyond all floats is a very long time and no error.
     """
+    if isinstance(value, str) and not _DIGITS.fullmatch(value.strip()):
+        return None
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
-    except ValueError:
-        return None
     return number if number >= 0 else None
+
+
+_DIGITS = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+")
 
 
 def refusal_text(error: ProviderError) -> str:

@@ -14,10 +14,8 @@ No header and no query of an address ever appears in an error: both carry keys.
 from __future__ import annotations
 
 import contextlib
-import functools
 import random
 import re
-import ssl
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -30,6 +28,7 @@ import httpx2
 import msgspec
 from msgspec import Struct
 
+from addendum import net
 from addendum.errors import ConfigurationError, ProviderError, StreamBroken
 from addendum.wire.aws_event_stream import AwsEventParser
 from addendum.wire.events import keeps_alive
@@ -59,7 +58,6 @@ __all__ = [
     "refusal_text",
 ]
 
-_LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 _DEFAULT_HEADERS = (
     ("accept", "text/event-stream"),
     ("accept-encoding", "identity"),
@@ -128,12 +126,6 @@ class TransportSettings(Struct, frozen=True):
     max_quiet: int = 1024 * 1024
 
 
-@functools.cache
-def _trusted() -> ssl.SSLContext:
-    """Read the trusted certificates once: it takes longer than all that a request costs here."""
-    return httpx2.create_ssl_context()
-
-
 class Reply(NamedTuple):
     """An answer that has begun.
 
@@ -174,13 +166,10 @@ class Transport:
     ) -> None:
         self._settings = settings or TransportSettings()
         self._owned = client is None
-        self._client = client or httpx2.AsyncClient(
+        self._client = client or net.client(
             limits=httpx2.Limits(
                 max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0
-            ),
-            verify=_trusted(),
-            # A proxy of the environment is for the world, not for servers on this machine.
-            mounts=dict.fromkeys(_LOOPBACK),
+            )
         )
         self._sleep = sleep
         self._jitter = jitter
@@ -297,7 +286,7 @@ class Transport:
         except httpx2.TransportError as error:
             if response is not None:
                 await _close(response)
-            return _lost(error, host, attempt)
+            return _lost(error, host + net.through(request.url), attempt)
         except BaseException:
             if response is not None:
                 await _close(response)
