@@ -66,9 +66,18 @@ class Item(Draft):
 
     def came(self, field: str) -> str:
         """Return what has come of a field."""
-        if field == "arguments":
-            return self.written
-        return self.reasoning if field == "thought" else self.text
+        match field or self.usual:
+            case "arguments":
+                return self.written
+            case "thought":
+                return self.reasoning
+            case _:
+                return self.text
+
+    @property
+    def usual(self) -> str:
+        """The field that an item of its kind grows in."""
+        return {"function_call": "arguments", "reasoning": "thought"}.get(self.kind, "text")
 
     def begin(self, item: Mapping[str, Any]) -> None:
         """Take its beginning in, or what names it in the whole."""
@@ -109,8 +118,7 @@ class Item(Draft):
 
     def grow(self, field: str, piece: str) -> Delta | None:
         """Take a piece in; return what people see of it, which is nothing of arguments."""
-        if not field:
-            field = {"function_call": "arguments", "reasoning": "thought"}.get(self.kind, "text")
+        field = field or self.usual
         self.kind = self.kind or _KINDS[field]
         if field == "arguments":
             self.pieces.append(piece)

@@ -104,7 +104,10 @@ class ResponsesParser:
         if not piece or (kind and kind not in _PIECES):
             return ()
         field = _PIECES.get(kind, "")
-        return tuple(self._grow(self._owner(value, field), field, piece))
+        item = self._owner(value, field)
+        if item.done and item.came(field):
+            return ()  # Its end held all of it.
+        return tuple(self._grow(item, field, piece))
 
     def finish(self, most: int | None = None) -> Answer:
         """Return the answer.
