@@ -395,11 +395,9 @@ async def test_a_page_is_no_answer(serve: Serve) -> None:
         (b'{"a":1}', [b'{"a":1}']),
         (b' \n\n{"a":\n\n1}\n', [b'{"a":\n\n1}']),
         (b'[{"a":1},\n{"a":2}]', [b'{"a":1}', b'{"a":2}']),
-        (b"[]", []),
         (b'{"a":1', [b'{"a":1']),
         (b'data: {"a":1}\n\ndata: [DONE]\n\n', [b'{"a":1}', b"[DONE]"]),
         (b': wait\n\nevent: x\ndata: {"a":1}\n\n', [b'{"a":1}']),
-        (b"", []),
     ],
 )
 @pytest.mark.parametrize("framing", ["sse", "aws"])
@@ -411,6 +409,24 @@ async def test_a_body_of_json_is_an_event(
     async with serve(saying(answer)) as server, transport() as wire:
         sent = msgspec.structs.replace(request(server.url), framing=framing)
         assert [event.data for event in await events(wire, sent)] == expected
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "text/event-stream", "x/y"])
+@pytest.mark.parametrize("body", [b"", b"upstream\nsaid no", b"<p>no</p>", b"[]", b": no\n\n"])
+async def test_an_answer_without_an_event_says_how_it_begins(
+    serve: Serve, kind: str, body: bytes
+) -> None:
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+    if body == b"[]" and kind != "application/json":
+        return  # Data that says nothing, but data.
+    slept = Slept()
+    async with serve(saying(head.encode() + body, OK)) as server, transport(slept) as wire:
+        assert await events(wire, request(server.url)) == [SseEvent(None, b"1")]
+    async with serve(saying(head.encode() + body)) as server, transport(slept) as wire:
+        with pytest.raises(StreamBroken, match="answered without an event") as caught:
+            await events(wire, request(server.url))
+        assert len(server.bodies) == 3
+    assert " ".join(body.decode().split()) in str(caught.value)
 
 
 async def test_a_redirect_is_not_followed(serve: Serve) -> None:

@@ -164,7 +164,7 @@ class Batch:
             answer.reasoning,
             answer.stop,
             answer.usage,
-            answer.details,
+            msgspec.UNSET if answer.details is None else answer.details,
         )
 
     def _cut(self, call: Call) -> Refused:

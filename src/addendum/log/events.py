@@ -43,7 +43,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from addendum.log.approvals import (
     AddedContext,
@@ -223,7 +223,7 @@ class AssistantMessage(Logged, frozen=True, tag="assistant/message"):
     reasoning: str = ""
     stop: str | None = None
     usage: Usage = Usage()
-    details: Raw | None = None
+    details: Raw | UnsetType = UNSET
 
 
 class AssistantAttempt(Logged, frozen=True, tag="assistant/attempt"):

@@ -70,6 +70,8 @@ _SECRET_HEADERS = frozenset(
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[!-~](?:[ -~\t]*[!-~])?|")
 _ERROR_BODY = 64 * 1024
+_HEAD = 1024
+"""Bytes of an answer that are kept for the case that it holds no event."""
 
 
 class WireRequest(Struct, frozen=True):
@@ -283,6 +285,13 @@ class Transport:
             parser = _parser(media, request.framing, settings.max_event)
             events = _Events(response, headers, host, settings, parser)
             await events.prime()
+            if events.empty:
+                said = one_line(_redacted(events.head, request).decode("utf-8", "replace"), 300)
+                await events.aclose()
+                what = f"answered without an event{f': {said}' if said else ''}"
+                advice = "send it again or check the base URL"
+                error = StreamBroken(f"{host} {what}; {advice}", again=True)
+                return _Failure(error, headers)
         except httpx2.TransportError as error:
             if response is not None:
                 await _close(response)
@@ -385,7 +394,13 @@ def _parser(media: str, framing: Framing, limit: int) -> SseParser | AwsEventPar
 
 
 class _Events:
-    """The events of a response, read as they are asked for."""
+    """The events of a response, read as they are asked for.
+
+    Attributes:
+        status: The HTTP status.
+        headers: Its headers.
+        head: The first bytes of its body.
+    """
 
     def __init__(
         self,
@@ -405,8 +420,14 @@ class _Events:
         self._left = settings.max_answer
         self._quiet = 0
         self._since = anyio.current_time()
+        self.head = b""
         self._ready: deque[SseEvent] = deque()
         self._ended = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no further event."""
+        return self._ended and not self._ready
 
     def __aiter__(self) -> Self:
         return self
@@ -429,6 +450,7 @@ class _Events:
         """
         while not (self._ready or self._ended):
             chunk = await self._chunk()
+            self.head = self.head or chunk[:_HEAD]
             events = self._parser.close() if self._ended else self._parser.feed(chunk)
             self._ready.extend(events)
             self._quiet += len(chunk)
