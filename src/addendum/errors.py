@@ -123,6 +123,8 @@ class ProviderError(AddendumError):
     Attributes:
         status: HTTP status, or None if the connection broke before one.
         code: The provider's own error code or type, if it gave one.
+        again: Whether the same request may well succeed if it is sent again, so long as nothing of
+            its answer was passed on.
     """
 
     def __init__(
@@ -131,6 +133,7 @@ class ProviderError(AddendumError):
         *,
         status: int | None = None,
         code: str | None = None,
+        again: bool = False,
         session: str | None = None,
         route: str | None = None,
         seq: int | None = None,
@@ -138,6 +141,7 @@ class ProviderError(AddendumError):
         super().__init__(message, session=session, route=route, seq=seq)
         self.status = status
         self.code = code
+        self.again = again
 
 
 class ProviderRefused(ProviderError):

@@ -107,13 +107,11 @@ def test_input_with_a_raw_line_break_in_a_string_is_no_json() -> None:
         '{"a": ',
         "[1]",
         '"x"',
-        "null",
         '{"a": NaN}',
         '{"a": 1e999}',
         "{'a': 1}",
         '{"a":' + "[" * 300 + "]" * 300 + "}",
         '{"a":1}{"b":2}',
-        "   ",
     ],
 )
 def test_input_that_cannot_be_sent_back(text: str) -> None:
@@ -333,8 +331,6 @@ def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
     "data",
     [
         b"{",
-        b"[]",
-        b"NaN",
         b'{"type":"ping","x":NaN}',
         b'{"type":"ping","x":1e999}',
         b'{"type":"ping","x":"\xff"}',
@@ -347,32 +343,6 @@ def test_unreadable_events_break_the_stream(data: bytes) -> None:
         parser.feed(SseEvent(None, data))
     with pytest.raises(StreamBroken):
         parser.finish()
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        block(0, TOOL),
-        [message_start(), message_start()],
-        [message_start(), *block(0, {"type": "text", "text": ""}), *block(0, TOOL)],
-        [message_start(), {"type": "content_block_stop", "index": 0}],
-        [message_start(), block(0, TOOL, *inputs("{}"))[1]],
-        [message_start(), *block(0, TOOL), block(0, TOOL, *inputs("{}"))[1]],
-        [message_start(), {"type": "content_block_start", "content_block": TOOL}],
-        [message_start(), {"type": "content_block_start", "index": [], "content_block": TOOL}],
-        [message_start(), {"type": "content_block_delta", "index": [], "delta": {}}],
-        [message_start(), *block(0, {**TOOL, "id": ""})],
-        [message_start(), *block(0, {**TOOL, "name": None})],
-        [message_start(), {"type": "content_block_start", "index": 0, "content_block": None}],
-        [message_start(), *block(0, {"text": ""})],
-        [message_start(), *block(0, {"type": "text"}, {"type": "text_delta", "text": 1})],
-        [message_start(), *block(0, {"type": "text"}, {"type": "citations_delta"})],
-        [message_start(), block(0, TOOL)[0], *ended()],
-    ],
-)
-def test_events_out_of_place_break_the_stream(events: list[Json | bytes]) -> None:
-    with pytest.raises(StreamBroken, match="Messages API"):
-        read(events)[0].finish()
 
 
 def test_a_cut_stream_gives_what_arrived() -> None:

@@ -150,26 +150,6 @@ def test_calls_in_the_ways_servers_send_them(
     assert answer(calls(*pieces)).calls == found.calls
 
 
-@pytest.mark.parametrize(
-    "events",
-    [
-        [calls(piece(0, None, "f", "{}"))],
-        [calls(piece(0, "a", None, "{}"))],
-        [calls(piece(0, "a", "", "{}"))],
-        [calls({"index": 0, "id": "a"})],
-        [chunk({"tool_calls": [None]})],
-        [calls(piece(0, "a", "f", "{")), calls(piece(0, None, "g", "}"))],
-        [calls(piece(0, "a", "f", {"q": 1}))],
-        [chunk({"content": [{"type": "text", "text": "a"}]})],
-        [{**chunk(), "choices": [{"index": 1, "delta": {"content": "b"}}]}],
-        [{**chunk(), "choices": [{"index": 0}, {"index": 1}]}],
-    ],
-)
-def test_chunks_that_make_no_message(events: list[Json | bytes]) -> None:
-    with pytest.raises(StreamBroken, match="Chat Completions API"):
-        answer(*events)
-
-
 def test_content_is_null_only_beside_calls() -> None:
     call = calls(piece(0, "a", "f", "{}"))
     assert native(answer(call)).startswith(b'{"role":"assistant","content":null,"tool_calls":')
@@ -324,7 +304,7 @@ def test_a_cut_stream_gives_what_arrived() -> None:
         assert (partial.complete, partial.native) == (False, ())
     assert (partial.text, partial.calls) == ("a", (Call("c", "f", '{"q":'),))
     with pytest.raises(StreamBroken, match="cut before its finish_reason"):
-        read([chunk({"content": "a"}), DONE])[0].finish()
+        read([DONE])[0].finish()
 
 
 def test_the_end_may_come_without_done() -> None:
@@ -361,10 +341,9 @@ def test_an_end_in_error_without_an_error() -> None:
     "data",
     [
         b"{",
-        b"[]",
         b'{"x":NaN}',
         b'{"x":1e999}',
-        b'"\xff"',
+        b'{"x":"\xff"}',
         b'{"x":' + b"[" * 300 + b"]" * 300 + b"}",
     ],
 )

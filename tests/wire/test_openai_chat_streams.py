@@ -9,6 +9,7 @@ from tests.wire.chat_events import Json, calls, chunk, piece
 
 from addendum import encoding
 from addendum.log.values import Call
+from addendum.tools.envelope import meant
 from addendum.wire.answer import (
     Answer,
     CallArguments,
@@ -76,7 +77,7 @@ def test_a_stream_split_anyhow_is_the_body(data: st.DataObject) -> None:
         told.extend(parser.feed(event))
     found = parser.finish()
     assert found == parse_body(body)
-    assert found.calls == tuple(Call(i, n, text or "{}") for i, n, text in made)
+    assert found.calls == tuple(Call(i, n, meant(text)) for i, n, text in made)
     # A call without arguments is told when the answer ends.
     started = {d.index: d.id for d in told if isinstance(d, CallStarted)}
     assert [started[place] for place in range(len(made))] == [call[0] for call in made]
@@ -84,7 +85,7 @@ def test_a_stream_split_anyhow_is_the_body(data: st.DataObject) -> None:
     assert sorted(found.text) == sorted("".join(d.text for d in told if isinstance(d, TextDelta)))
     for place, call in enumerate(found.calls):
         parts = [d.text for d in told if isinstance(d, CallArguments) and d.index == place]
-        assert "".join(parts) == call.arguments
+        assert meant("".join(parts)) == call.arguments
 
 
 def test_split_at_every_byte() -> None:

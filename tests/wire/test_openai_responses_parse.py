@@ -27,6 +27,7 @@ from tests.wire.responses_events import (
 from addendum import encoding
 from addendum.errors import ProviderBusy, ProviderRefused, StreamBroken
 from addendum.log.values import Call, Usage
+from addendum.tools.envelope import meant
 from addendum.wire.answer import CallArguments, CallStarted, ReasoningDelta, TextDelta
 from addendum.wire.openai_responses.parse import parse_body
 from addendum.wire.openai_responses.rewrite import rewrite
@@ -130,8 +131,6 @@ def test_a_rewritten_call_loses_its_id_and_the_reasoning_that_led_to_it() -> Non
     "events",
     [
         [done(0, said("a"))],
-        [done(0, {**called("c1", "look"), "call_id": ""}), completed()],
-        [done(0, {**called("c1", "look"), "name": None}), completed()],
         [{"type": "response.output_item.done", "item": said("a")}],
         [event("output_item.done", output_index=0)],
         [b"{"],
@@ -141,6 +140,16 @@ def test_a_rewritten_call_loses_its_id_and_the_reasoning_that_led_to_it() -> Non
 def test_what_is_no_answer_breaks_the_stream(events: list[Json | bytes]) -> None:
     with pytest.raises(StreamBroken):
         read(*events)[0].finish()
+
+
+def test_a_call_without_an_id_or_a_name_costs_only_itself() -> None:
+    events = [done(0, {**called("c1", "look"), "call_id": ""}), done(1, called("c2", "see", "{}"))]
+    found = read(*events, completed())[0].finish()
+    own, other = found.calls
+    assert (own.name, other) == ("look", Call("c2", "see", "{}"))
+    assert [item["call_id"] for item in natives(found)] == [own.id, "c2"]
+    nameless = read(done(0, {**called("c1", "look"), "name": None}), completed())[0].finish()
+    assert [(call.id, call.name) for call in nameless.calls] == [("c1", "")]
 
 
 def test_errors_in_the_stream() -> None:
@@ -191,7 +200,7 @@ def test_a_stream_split_anyhow_is_the_body(data: st.DataObject) -> None:
     assert "".join(each.text for each in deltas if isinstance(each, TextDelta)) == found.text
     for place, call in enumerate(found.calls):
         told = [e for e in deltas if isinstance(e, CallArguments) and e.index == place]
-        assert "".join(each.text for each in told) == call.arguments
+        assert meant("".join(each.text for each in told)) == call.arguments
 
 
 def test_raw_text_stays_the_models_own() -> None:

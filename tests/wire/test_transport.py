@@ -9,10 +9,12 @@ from typing import Any
 import anyio
 import anyio.abc
 import httpx2
+import msgspec
 import pytest
 
 from addendum.errors import ConfigurationError, ProviderBusy, ProviderRefused, StreamBroken
 from addendum.wire.transport import (
+    Framing,
     Retry,
     SseEvent,
     Transport,
@@ -104,7 +106,7 @@ async def test_the_body_leaves_as_it_is_and_the_connection_is_kept(serve: Serve)
         ("retry-after: 3", 3.0),
         ("retry-after-ms: 250", 0.25),
         ("retry-after: 0.5\r\nretry-after-ms: 1500", 1.5),
-        ("retry-after: 3600", 60.0),
+        ("retry-after: 60", 60.0),
         ("retry-after: " + email.utils.formatdate(1_000_007, usegmt=True), 7.0),
         ("retry-after: " + email.utils.formatdate(900_000, usegmt=True), 0.0),
         ("retry-after: nan", 0.5),
@@ -153,12 +155,12 @@ async def test_waits_double_to_a_limit_with_jitter(serve: Serve) -> None:
 
 
 async def test_a_provider_can_forbid_the_retry(serve: Serve) -> None:
-    quota = response(b'{"error":{"code":"insufficient_quota"}}', "429 X", "x-should-retry: false")
-    async with serve(saying(quota)) as server, transport() as wire:
+    busy = response(b'{"error":{"code":"rate_limit_exceeded"}}', "429 X", "x-should-retry: false")
+    async with serve(saying(busy)) as server, transport() as wire:
         with pytest.raises(ProviderBusy) as caught:
             await events(wire, request(server.url))
         assert len(server.bodies) == 1
-    assert caught.value.code == "insufficient_quota"
+    assert caught.value.code == "rate_limit_exceeded"
 
 
 async def test_a_refusal_is_not_sent_again_and_keeps_its_text(serve: Serve) -> None:
@@ -380,12 +382,51 @@ async def test_many_at_once(serve: Serve) -> None:
     assert counts == [2] * 120
 
 
-@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "text/html"])
-async def test_an_answer_that_is_no_stream(serve: Serve, kind: str) -> None:
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: 6\r\n\r\n"
-    async with serve(saying(head.encode() + b'{"a":1')) as server, transport() as wire:
+async def test_a_page_is_no_answer(serve: Serve) -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\n"
+    async with serve(saying(head + b"<html>")) as server, transport() as wire:
         with pytest.raises(StreamBroken, match=r"instead of an event stream.*check the base URL"):
             await events(wire, request(server.url))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"a":1}', [b'{"a":1}']),
+        (b' \n\n{"a":\n\n1}\n', [b'{"a":\n\n1}']),
+        (b'[{"a":1},\n{"a":2}]', [b'{"a":1}', b'{"a":2}']),
+        (b'{"a":1', [b'{"a":1']),
+        (b'data: {"a":1}\n\ndata: [DONE]\n\n', [b'{"a":1}', b"[DONE]"]),
+        (b': wait\n\nevent: x\ndata: {"a":1}\n\n', [b'{"a":1}']),
+    ],
+)
+@pytest.mark.parametrize("framing", ["sse", "aws"])
+async def test_a_body_of_json_is_an_event(
+    serve: Serve, body: bytes, expected: list[bytes], framing: Framing
+) -> None:
+    head = "HTTP/1.1 200 OK\r\ncontent-type: application/json; charset=utf-8\r\n"
+    answer = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+    async with serve(saying(answer)) as server, transport() as wire:
+        sent = msgspec.structs.replace(request(server.url), framing=framing)
+        assert [event.data for event in await events(wire, sent)] == expected
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "text/event-stream", "x/y"])
+@pytest.mark.parametrize("body", [b"", b"upstream\nsaid no", b"<p>no</p>", b"[]", b": no\n\n"])
+async def test_an_answer_without_an_event_says_how_it_begins(
+    serve: Serve, kind: str, body: bytes
+) -> None:
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+    if body == b"[]" and kind != "application/json":
+        return  # Data that says nothing, but data.
+    slept = Slept()
+    async with serve(saying(head.encode() + body, OK)) as server, transport(slept) as wire:
+        assert await events(wire, request(server.url)) == [SseEvent(None, b"1")]
+    async with serve(saying(head.encode() + body)) as server, transport(slept) as wire:
+        with pytest.raises(StreamBroken, match="answered without an event") as caught:
+            await events(wire, request(server.url))
+        assert len(server.bodies) == 3
+    assert " ".join(body.decode().split()) in str(caught.value)
 
 
 async def test_a_redirect_is_not_followed(serve: Serve) -> None:

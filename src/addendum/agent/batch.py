@@ -65,6 +65,7 @@ from addendum.tools.registry import Entry, Outcome, Snapshot
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
 from addendum.wire.answer import Answer
 from addendum.wire.apis import wire
+from addendum.wire.endings import CUT_CALL
 from addendum.wire.reading import legal_object
 
 if TYPE_CHECKING:
@@ -140,7 +141,8 @@ class Batch:
                 # would be refused for good.
                 arguments = bytes(legal_object(call.arguments) or b"{}").decode()
                 native = wire(context.wire).rewrite(native, {call.id: arguments}, call.name)
-            found = self._resolve(call, fill=self._fill)
+            found = self._cut(call) if call.id in answer.cut else None
+            found = found or self._resolve(call, fill=self._fill)
             if isinstance(found, Refused):
                 # The name of a target may be anything too, and another route sends it as a name.
                 target = msgspec.structs.replace(found.call, name=legal_name(found.call.name))
@@ -174,7 +176,15 @@ class Batch:
             answer.reasoning,
             answer.stop,
             answer.usage,
+            msgspec.UNSET if answer.details is None else answer.details,
         )
+
+    def _cut(self, call: Call) -> Refused:
+        """Refuse a call whose arguments may not have come whole: nobody knows what it says."""
+        dispatched = self._dispatch and call.name == TOOL_DISPATCHER_NAME
+        code, message = CUT_CALL
+        origin = "dispatched" if dispatched else "direct"
+        return Refused(code, message, msgspec.structs.replace(call, origin=origin))
 
     def _resolve(self, call: Call, *, fill: Fill | None = None) -> Resolved | Refused:
         session = self._session

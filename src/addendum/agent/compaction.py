@@ -38,22 +38,12 @@ from addendum.log.events import (
 )
 from addendum.log.values import Usage
 from addendum.prompt.long_results import shown
+from addendum.wire.endings import told
 from addendum.wire.refusal import too_large
 
 if TYPE_CHECKING:
     from addendum.agent.session import Session
     from addendum.routes import Route
-
-_CUT_SHORT = frozenset(
-    {
-        "max_tokens",
-        "model_context_window_exceeded",
-        "length",
-        "max_output_tokens",
-        "MAX_TOKENS",
-    }
-)
-"""Reasons for which an answer ended, in the wires' words, that make it no whole summary."""
 
 
 class Compaction(Struct, frozen=True):
@@ -337,8 +327,8 @@ async def _asked(
     why = ""
     if not answer.text.strip():
         why = "the model gave no summary"
-    elif answer.stop in _CUT_SHORT:
-        why = "the summary was cut off at the output limit"
+    elif answer.ending not in ("whole", "unknown"):
+        why = f"the summary is not whole: {told(answer.stop, answer.ending, answer.details)}"
     elif len(answer.text.encode()) > size:
         why = "the summary is longer than what it would replace"
     if why:

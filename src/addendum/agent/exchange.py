@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from addendum.agent.downgrades import refuses_reasoning
@@ -22,7 +22,8 @@ from addendum.log.requests import RequestPurpose
 from addendum.routes import MESSAGE_TOOLS, SYSTEM_ROLE, fields, weaker
 from addendum.wire.answer import Answer, Delta, Parser, ReasoningDelta, TextDelta
 from addendum.wire.apis import wire
-from addendum.wire.refusal import refusal_text
+from addendum.wire.endings import told
+from addendum.wire.refusal import one_line, refusal_text
 from addendum.wire.transport import Retry
 
 if TYPE_CHECKING:
@@ -59,7 +60,16 @@ async def ask(
         )
         answered = False
         try:
-            answer = await exchange(session, ready, emit, keep, figures, purpose=purpose, fed=fed)
+            answer = await exchange(
+                session,
+                ready,
+                emit,
+                keep,
+                figures,
+                purpose=purpose,
+                fed=fed,
+                most=config.max_tokens,
+            )
             answered = True
             return answer, context
         except ProviderError as error:
@@ -97,8 +107,12 @@ async def exchange(
     *,
     purpose: RequestPurpose = "turn",
     fed: Callable[[Parser], None] | None = None,
+    most: int | None = None,
 ) -> Answer:
-    """Send a prepared request once all it is made of is durable; note what it cost."""
+    """Send a prepared request once all it is made of is durable; note what it cost.
+
+    Whatever makes its answer less than a whole one is told.
+    """
     log = session.log
     await session.flush()
     for found in ready.breaks:
@@ -136,12 +150,23 @@ async def exchange(
         on_retry=on_retry,
         keep=keep,
         fed=fed,
+        most=most,
     )
     turn, name = log.turn or log.turns, session.route.name
-    done = RequestFigures(ready.number, turn, name, answer.usage, ready.breaks, answer.stop)
+    done = RequestFigures(
+        ready.number,
+        turn,
+        name,
+        answer.usage,
+        ready.breaks,
+        answer.stop,
+        answer.ending,
+        not (answer.text or answer.calls),
+        answer.details,
+    )
     figures.append(done)
-    if answer.stop in _FILTERED:
-        emit(Notice(f"{name} withheld the answer, or the rest of it: {answer.stop}"))
+    for line in _told(answer):
+        emit(Notice(f"{name}: {line}"))
     if sent is not None:
         sent.answered, sent.usage = session.agent.clock(), answer.usage
     emit(RequestDone(done))
@@ -177,12 +202,18 @@ async def downgrade(
     return softer
 
 
-_FILTERED = frozenset(
-    "refusal content_filter content_filtered guardrail_intervened"
-    " SAFETY RECITATION BLOCKLIST PROHIBITED_CONTENT SPII IMAGE_SAFETY".split()
-)
-"""How answers end that a provider's filter, or the model itself, refused: the wires' own words
-(Claude docs, openai-python 3.57.0, botocore 1.44.8, google-genai 3.6.1)."""
+def _told(answer: Answer) -> Iterator[str]:
+    """Yield what a person should know of an answer that is not whole."""
+    if line := told(answer.stop, answer.ending, answer.details):
+        yield line
+    if answer.cut:
+        names = ", ".join(call.name or "?" for call in answer.calls if call.id in answer.cut)
+        yield f"not run, since the arguments may not have come whole: {one_line(names, 200)}"
+    if answer.ending == "whole" and not (answer.text.strip() or answer.calls):
+        yield "the answer is empty; ask again or say it otherwise"
+    if answer.left_out:
+        yield f"left out of the answer, since it is not known here: {', '.join(answer.left_out)}"
+
 
 _OUR_FAULT = ("must precede", "must directly follow", "must follow")
 _ROLE = re.compile(r"""role[\s:=\\]*["'`\\]*system""", re.IGNORECASE)

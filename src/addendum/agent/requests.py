@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from addendum.agent.firsts import FirstRequests
-from addendum.errors import StreamBroken
+from addendum.errors import ProviderError
 from addendum.log.events import (
     AssistantMessage,
     CacheBreak,
@@ -36,7 +36,15 @@ from addendum.routes import Route, credentials
 from addendum.wire.answer import Answer, Delta, Parser
 from addendum.wire.anthropic_messages.build import betas
 from addendum.wire.apis import Renderer, Wire, facts, wire
-from addendum.wire.transport import ACCEPTED, Carrier, Framing, Retry, WireRequest
+from addendum.wire.transport import (
+    ACCEPTED,
+    Carrier,
+    Framing,
+    Reply,
+    Retries,
+    Retry,
+    WireRequest,
+)
 
 RENDERING = 1
 """Number of this release's rendering; epochs begun under another keep theirs."""
@@ -411,8 +419,9 @@ async def send(
     on_retry: Callable[[Retry], None] | None = None,
     keep: Callable[[Parser], None] | None = None,
     fed: Callable[[Parser], None] | None = None,
+    most: int | None = None,
 ) -> Answer:
-    """Send a request and return the whole answer.
+    """Send a request and return the answer; again, while nothing of an answer was passed on.
 
     Args:
         transport: Carries it.
@@ -422,24 +431,35 @@ async def send(
         on_retry: Told of each retry.
         keep: Given the parser, so that what arrived before a failure can be kept.
         fed: Given the parser behind each event.
+        most: Tokens of output that the request allows, if it says so.
 
     Raises:
         ProviderError: The provider refused, was busy, or the stream broke.
     """
-    parser = api.parser()
-    if keep is not None:
-        keep(parser)
-    async with transport.stream(request, on_retry=on_retry) as reply:
-        async for event in reply.events:
-            for delta in parser.feed(event):
-                on_delta(delta)
-            if fed is not None:
-                fed(parser)
-    answer = parser.finish()
-    ids = [call.id for call in answer.calls]
-    if len(set(ids)) != len(ids):
-        raise StreamBroken("the provider gave two calls the same id; send the request again")
-    return answer
+    retries: Retries | None = None
+    while True:
+        parser = api.parser()
+        if keep is not None:
+            keep(parser)
+        passed_on = False
+        reply: Reply | None = None
+        again = {} if retries is None else {"retries": retries}
+        try:
+            async with transport.stream(request, on_retry=on_retry, **again) as reply:
+                retries = reply.retries
+                async for event in reply.events:
+                    for delta in parser.feed(event):
+                        passed_on = True
+                        on_delta(delta)
+                    if fed is not None:
+                        fed(parser)
+            return parser.finish(most)
+        except ProviderError as error:
+            if passed_on or reply is None or retries is None:
+                raise
+            failed = error
+        # The failed connection is closed by now: its place may be needed while this waits.
+        await retries.wait(failed, reply.headers)
 
 
 def _headers(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from addendum.agent.approval import Pending
 from addendum.log.events import CacheBreak
 from addendum.log.subagents import SubagentEnded
 from addendum.log.values import Usage
+from addendum.wire.endings import Ending
 
 
 class TextPiece(Struct, frozen=True):
@@ -74,7 +75,11 @@ class RequestFigures(Struct, frozen=True):
         route: `provider:model`.
         usage: What the provider reported.
         breaks: Breaks declared before it left.
-        stop: Why its answer ended, in the wire's own word.
+        stop: Why its answer ended, in the wire's own word; None if nothing was said.
+        ending: How its answer ended: `whole`, `cut` (by a limit), `withheld` (by a filter, or by
+            the model), `trouble` (of the provider), `paused`, or `unknown`.
+        empty: Whether its answer holds no text and no call.
+        details: What else the provider said of how it ended, one JSON object; None if nothing.
     """
 
     number: int
@@ -83,6 +88,9 @@ class RequestFigures(Struct, frozen=True):
     usage: Usage
     breaks: tuple[CacheBreak, ...] = ()
     stop: str | None = None
+    ending: Ending = "unknown"
+    empty: bool = False
+    details: Raw | None = None
 
 
 class RequestDone(Struct, frozen=True):
@@ -104,6 +112,8 @@ class TurnResult(Struct, frozen=True):
             `usage`.
         notices: What a person should know of it, as the stream tells it; behind a decision, since
             then.
+        ending: How the last answer ended, as in `RequestFigures`: what is not `whole` is not all.
+        empty: Whether the last answer holds no text and no call.
     """
 
     text: str
@@ -113,6 +123,8 @@ class TurnResult(Struct, frozen=True):
     waiting: tuple[Pending, ...] = ()
     subagents: tuple[SubagentEnded, ...] = ()
     notices: tuple[str, ...] = ()
+    ending: Ending = "unknown"
+    empty: bool = False
 
 
 class TurnDone(Struct, frozen=True):

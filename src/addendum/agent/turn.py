@@ -60,6 +60,7 @@ class Turn:
         self._unsaid: str | None = None
         self._parser: Parser | None = None
         self._early: Early | None = None
+        self._last = Answer()
         self._compacting = Automatic(session, self._emit, self._figures)
 
     def _emit(self, event: StreamEvent) -> None:
@@ -147,6 +148,8 @@ class Turn:
             waiting,
             ended(log.rare, turn),
             tuple(self._notices),
+            self._last.ending,
+            not (self._last.text or self._last.calls),
         )
 
     def _abandon(self, why: str, reason: Literal["interrupted", "failed", "limit"]) -> None:
@@ -198,6 +201,7 @@ class Turn:
                     log.append(StepEnd(turn, step))
                     await self._compacting.make_room(error)
                     continue
+                self._last = answer
                 batch = Batch(session, self._emit, snapshot, context, self._early)
                 planned, message = batch.understand(answer)
                 log.append(message)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from addendum.lab.scenario import CannedFunction, Scenario, ScenarioServer
     from addendum.tools.functions import FunctionTool
     from addendum.tools.mcp import ServerSpec
-    from addendum.wire.transport import Reply, Retry, Transport, WireRequest
+    from addendum.wire.transport import Reply, Retries, Retry, Transport, WireRequest
 
 SCENARIO = "g2-live"
 """Name of the scenario that is made for real models."""
@@ -118,7 +118,11 @@ class Meter:
             raise Stopped(said, "max-cost")
 
     def stream(
-        self, request: WireRequest, *, on_retry: Callable[[Retry], None] | None = None
+        self,
+        request: WireRequest,
+        *,
+        on_retry: Callable[[Retry], None] | None = None,
+        retries: Retries | None = None,
     ) -> AbstractAsyncContextManager[Reply]:
         """Send a request as the transport does.
 
@@ -126,7 +130,7 @@ class Meter:
             Stopped: As `check`; nothing was sent.
         """
         self.check()
-        return self._transport.stream(request, on_retry=on_retry)
+        return self._transport.stream(request, on_retry=on_retry, retries=retries)
 
 
 class Outcome(Struct, frozen=True):

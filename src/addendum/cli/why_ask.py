@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 from msgspec import Struct
 
-from addendum import encoding
+from addendum import encoding, net
 from addendum.agent.replay import Replayed
 from addendum.cache.explain import Explanation
 from addendum.errors import ProviderRefused
@@ -61,7 +61,7 @@ async def ask(
     """
     by_number = {each.record.n: each for each in requests}
     found: list[Told] = []
-    async with httpx2.AsyncClient(timeout=_WAIT) as client:
+    async with net.client(timeout=_WAIT) as client:
         for miss in misses:
             route = resolve(miss.route, base_url=base_url)
             if miss.base is None or not offers(route):

@@ -25,7 +25,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from addendum import net
 from addendum.cache.recording import RecordingTransport
+from addendum.errors import ConfigurationError
 from addendum.lab.server import HOST, serve
 from addendum.masking import masked
 from addendum.routes.data import providers
@@ -81,9 +83,7 @@ async def open_proxy(path: str | Path, environ: Mapping[str, str]) -> AsyncGener
     """
     behind = targets(environ)
     key = secrets.token_urlsafe(9)
-    carrier = httpx2.AsyncHTTPTransport(
-        proxy=getproxies().get("https"), limits=httpx2.Limits(max_connections=None)
-    )
+    carrier = net.Carrier(getproxies(), limits=httpx2.Limits(max_connections=None))
     async with httpx2.AsyncClient(
         transport=RecordingTransport(carrier, path), timeout=_WAIT, follow_redirects=False
     ) as client:
@@ -116,7 +116,7 @@ async def _carried(client: httpx2.AsyncClient, target: str | None, request: Requ
     outgoing = client.build_request(request.method, url, headers=headers, content=bytes(body))
     try:
         answer = await client.send(outgoing, stream=True)
-    except httpx2.TransportError as error:
+    except (httpx2.TransportError, ConfigurationError) as error:
         reason = str(error) or type(error).__name__
         return _error(502, masked(f"`addendum record` cannot reach {outgoing.url.host}: {reason}"))
     return _Passing(answer)

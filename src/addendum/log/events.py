@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, TypeAlias, get_args
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from addendum.log.approvals import (
     AddedContext,
@@ -234,6 +234,7 @@ class AssistantMessage(Logged, frozen=True, tag="assistant/message"):
         reasoning: Text of readable reasoning, for people.
         stop: Why it ended, in the wire's word.
         usage: What the provider counted.
+        details: What else the provider said of how it ended, one JSON object.
     """
 
     facts: ClassVar[Facts] = Facts(title="model", surface=True, ignorable=False)
@@ -250,6 +251,7 @@ class AssistantMessage(Logged, frozen=True, tag="assistant/message"):
     reasoning: str = ""
     stop: str | None = None
     usage: Usage = Usage()
+    details: Raw | UnsetType = UNSET
 
 
 class AssistantAttempt(Logged, frozen=True, tag="assistant/attempt"):

@@ -29,7 +29,7 @@ from addendum.stores import open_store
 from addendum.tools.functions import FunctionTool
 from addendum.wire.apis import wire
 from addendum.wire.refusal import one_line
-from addendum.wire.transport import Reply, Retry, Transport, TransportSettings, WireRequest
+from addendum.wire.transport import Reply, Retries, Retry, Transport, TransportSettings, WireRequest
 
 What: TypeAlias = Literal["defer", "add", "redefine", "remove", "readd"]
 Verdict: TypeAlias = Literal["taken", "refused", "dropped", "unsure", "in words"]
@@ -139,11 +139,15 @@ class Tap:
         self.requests: list[WireRequest] = []
 
     def stream(
-        self, request: WireRequest, *, on_retry: Callable[[Retry], None] | None = None
+        self,
+        request: WireRequest,
+        *,
+        on_retry: Callable[[Retry], None] | None = None,
+        retries: Retries | None = None,
     ) -> AbstractAsyncContextManager[Reply]:
         """As `Transport.stream`."""
         self.requests.append(request)
-        return self.transport.stream(request, on_retry=on_retry)
+        return self.transport.stream(request, on_retry=on_retry, retries=retries)
 
 
 class Talk:

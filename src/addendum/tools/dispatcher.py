@@ -40,6 +40,7 @@ from addendum.log.values import Call, ToolSchema
 from addendum.tools.envelope import (
     MAX_ARGUMENTS,
     inner_text,
+    meant,
     members,
     mended,
     plain,
@@ -100,7 +101,7 @@ CALL_TOOL_TEXT = _call_tool(
 """The dispatcher for routes that take no free-form object: its arguments are JSON text."""
 
 Code: TypeAlias = Literal[
-    "E1", "E2", "E3", "E4", "E5", "E6", "E7", "E8", "E9", "E10", "UNKNOWN_TOOL"
+    "E1", "E2", "E3", "E4", "E5", "E6", "E7", "E8", "E9", "E10", "UNKNOWN_TOOL", "CUT"
 ]
 
 CanDispatch: TypeAlias = Callable[[str, ToolSchema], bool]
@@ -296,7 +297,7 @@ def rewrite_direct_call(call: Call, *, string_arguments: bool = False) -> str:
             no JSON at all, `{}` stands for it. A call of `call_tool` itself is left alone.
         string_arguments: Whether the dispatcher takes its arguments as JSON text.
     """
-    text = mended(call.arguments)
+    text = mended(meant(call.arguments))
     try:
         decoded: Any = encoding.decode(text)
     except ContentError:
@@ -362,7 +363,7 @@ def _dispatched(call: Call, scope: _Scope) -> Resolved | Refused:
 
 
 def _direct(call: Call, scope: _Scope, dispatch: bool) -> Resolved | Refused:
-    real = Call(call.id, call.name, mended(call.arguments))
+    real = Call(call.id, call.name, mended(meant(call.arguments)))
     schema = scope.find(call.name)
     if schema is None:
         return Refused("UNKNOWN_TOOL", f"unknown tool {_quoted(call.name)}", real)

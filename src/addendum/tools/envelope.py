@@ -115,6 +115,46 @@ def mended(text: str) -> str:
     return encoding.mend_surrogates(encoding.clean(text).encode()).decode()
 
 
+def meant(text: str) -> str:
+    """Return the object that a call's argument text stands for, where there is only one reading.
+
+    No text, `null` and an empty string stand for no arguments, a JSON string that holds an object
+    for that object, and an object behind an empty one for itself: some servers begin with `{}`.
+    Any other text is returned as it is.
+
+    Args:
+        text: What a model or its server wrote.
+    """
+    bare = text.strip()
+    if bare in ("", "null"):
+        return "{}"
+    if bare.startswith("{}") and len(bare) > 2:
+        rest = bare[2:].lstrip()
+        return rest if isinstance(_value(rest), dict) else text
+    inner = bare
+    for _ in range(_WRAPPED):
+        if not inner.startswith('"'):
+            break
+        value = _value(inner)
+        inner = value.strip() if isinstance(value, str) else text
+        if inner in ("", "null"):
+            return "{}"
+        if inner.startswith("{"):
+            return inner if isinstance(_value(inner), dict) else text
+    return text
+
+
+_WRAPPED = 4
+"""How often an object may have been written into a string."""
+
+
+def _value(text: str) -> Any:
+    try:
+        return encoding.decode(text, limit=MAX_ARGUMENTS)
+    except ContentError:
+        return None
+
+
 def _parameters(schema: ToolSchema) -> frozenset[str] | None:
     """Return the names of a tool's parameters; None if its schema does not say them plainly."""
     try:

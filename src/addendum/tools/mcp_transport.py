@@ -13,6 +13,7 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.memory import create_client_server_memory_streams
 
+from addendum import net
 from addendum.encoding import MAX_TEXT, mend_surrogates
 from addendum.errors import ConfigurationError, ContentError
 from addendum.tools.mcp import ServerSpec
@@ -94,7 +95,7 @@ async def _http(spec: ServerSpec, on_response: OnResponse) -> AsyncGenerator[Cli
     assert spec.url is not None
     hooks: dict[str, list[Callable[..., Awaitable[Any]]]] = {"response": [on_response]}
     async with (
-        httpx2.AsyncClient(
+        net.client(
             # Bodies are mended below as plain text.
             headers={**dict(spec.headers), "accept-encoding": "identity"},
             timeout=_HTTP_TIMEOUT,

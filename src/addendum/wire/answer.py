@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 from msgspec import Raw, Struct
 
 from addendum.log.values import Call, Usage
+from addendum.wire.endings import Ending
 from addendum.wire.sse import SseEvent
 
 
@@ -62,12 +63,17 @@ class Answer(Struct, frozen=True):
         reasoning: Its readable reasoning, joined.
         calls: Its calls in order, in model form: name and argument text as the model wrote them,
             origin `direct`. Argument text may be any text; whoever resolves the call judges it.
-            No arguments at all are `{}`.
+            No arguments at all are `{}`, and an object in a string is that object. No two
+            calls have the same id, and one that came without has one of ours.
         native: The wire's own items exactly as they are to be sent back, one JSON value each. An
             item that came as one text is that text; one that came in pieces is joined by us once,
             in a fixed key order. Empty in a partial answer: nothing of it is ever sent back.
-        stop: Why it ended, in the wire's own word.
+        stop: Why it ended, in the wire's own word; None if nothing was said.
+        ending: How it ended, by `addendum.wire.endings`.
+        cut: Ids of the calls whose arguments may not have come whole. They must not run.
+        details: What else the provider said of how it ended, one JSON object.
         usage: What the provider counted.
+        left_out: What came and was not understood, for people.
         message_id: The provider's id of the answer.
         model: The model that says it answered.
         complete: False for what `Parser.partial` returns.
@@ -78,7 +84,11 @@ class Answer(Struct, frozen=True):
     calls: tuple[Call, ...] = ()
     native: tuple[Raw, ...] = ()
     stop: str | None = None
+    ending: Ending = "unknown"
+    cut: tuple[str, ...] = ()
+    details: Raw | None = None
     usage: Usage = Usage()
+    left_out: tuple[str, ...] = ()
     message_id: str | None = None
     model: str | None = None
     complete: bool = True
@@ -97,11 +107,14 @@ class Parser(Protocol):
         """
         ...
 
-    def finish(self) -> Answer:
-        """Return the whole answer.
+    def finish(self, most: int | None = None) -> Answer:
+        """Return the answer.
+
+        Args:
+            most: Tokens of output that the request allows, if it says so.
 
         Raises:
-            StreamBroken: The stream was cut, or what it held cannot be sent back.
+            StreamBroken: The stream was cut, or the provider gave up with nothing said.
         """
         ...
 
@@ -110,5 +123,8 @@ class Parser(Protocol):
         ...
 
     def settled(self) -> tuple[Call, ...]:
-        """Return the calls that have come whole, in order; nothing later changes one of them."""
+        """Return the calls that have come whole, in order.
+
+        Nothing later changes one of them, and none is among those that were cut.
+        """
         ...

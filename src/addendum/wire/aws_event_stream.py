@@ -47,6 +47,11 @@ class AwsEventParser:
         self._limit = limit
         self._kept = bytearray()
 
+    @property
+    def pending(self) -> int:
+        """Bytes of the frame that is under way."""
+        return len(self._kept)
+
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """Return the events that `chunk` completes.
 

@@ -99,6 +99,29 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def number(value: Any) -> int | None:
+    """Return `value` if it is a place in a row, else None: digits in a string count as well."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return count(value)
+
+
+_SPOKEN = ("text", "content", "thinking", "summary", "refusal")
+
+
+def spoken(value: Any) -> str:
+    """Return the text of what may be a string, a part that holds one, or parts in a list."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(map(spoken, array(value)))
+    inner = table(value)
+    named = (inner[name] for name in _SPOKEN if inner.get(name))
+    return next((said for each in named if (said := spoken(each))), "")
+
+
 def count(value: Any) -> int | None:
     """Return `value` if it is a number of tokens, else None: unknown is never 0."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:

@@ -1,5 +1,10 @@
 """A provider's error, turned into one of ours: what it said, its code, and what to do next.
 
+One classifier, wherever the error stands: behind a status, in a body with status 200, in the first
+event or a later one, in a reason to end. What it says decides, then its status, then its type.
+Overload and trouble of the provider's own are `ProviderBusy`, and the request may be sent again.
+Whatever waiting does not cure is `ProviderRefused`: that counts for what is spent, too.
+
 Error shapes read (any of them may be missing or wrong, and the body need not be JSON):
 Anthropic `{"type": "error", "error": {"type", "message", "details": {"error_code"}}}`, OpenAI
 `{"error": {"message", "type", "param", "code"}}`, OpenRouter `{"error": {"code": 400, "message",
@@ -9,7 +14,9 @@ Anthropic `{"type": "error", "error": {"type", "message", "details": {"error_cod
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from addendum import encoding
@@ -36,13 +43,53 @@ _REFUSED_TYPES = frozenset(
         "invalid_request_error",
         "invalid_request",
         "authentication_error",
-        "billing_error",
         "permission_error",
         "not_found_error",
         "request_too_large",
         "context_length_exceeded",
+        # AWS.
+        "validationexception",
+        "accessdeniedexception",
+        "resourcenotfoundexception",
+        # Responses: openai-python 3.57.0, `ResponseError.code`.
+        "invalid_prompt",
+        "data_residency_mismatch",
+        "bio_policy",
+        "misalignment_policy_violation",
+        "image_content_policy_violation",
+        "image_parse_error",
+        "image_too_large",
+        "image_too_small",
+        "image_file_too_large",
+        "image_file_not_found",
+        "unsupported_image_media_type",
+        "empty_image_file",
+        "failed_to_download_image",
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_image_mode",
+        "invalid_image_url",
+        "invalid_base64_image",
     }
 )
+
+# What is spent: OpenAI and those who copy it, Anthropic, Moonshot, DashScope, Z.ai, Codex.
+_SPENT_CODES = frozenset(
+    "insufficient_quota billing_error billing_hard_limit_reached billing_not_active"
+    " exceeded_current_quota_error quota_exceeded usage_limit_reached usage_not_included"
+    " insufficient_balance insufficient_credits arrearage access_terminated"
+    " servicequotaexceededexception 1112 1113 1308 1309 1310".split()
+)
+_SPENT = re.compile(
+    r"exceeded your current quota|check your plan and billing|credit balance is too low"
+    r"|insufficient (?:account )?(?:balance|credits?|funds|quota)|used all available credits"
+    r"|monthly (?:included credits|spending limit)|(?:billing|spend(?:ing)?) (?:hard )?limit"
+    r"|api usage limits|out of credits|recharge|account is in good standing"
+    r"|too many tokens per day",
+    re.IGNORECASE,
+)
+_SOON = re.compile(r"(?:retry|try again) (?:in|after) [\d.]+ ?(?:ms|s|m)", re.IGNORECASE)
+"""Gemini says the same words of a limit a minute, and when it is over."""
 
 
 def http_error(
@@ -58,23 +105,20 @@ def http_error(
         credential: Name of the variable that holds the key, for the advice on 401 and 403.
 
     Returns:
-        `ProviderBusy` for 408, 409, 429 and 5xx, else `ProviderRefused`; `refusal_text` gives its
-        body.
+        `ProviderBusy` for 408, 409, 429 and 5xx, unless it says that something is spent; else
+        `ProviderRefused`. `refusal_text` gives its body.
     """
-    code, said = _described(_decoded(body), body)
-    busy = status in RETRIED or status >= 500
     times = f", {attempts} times" if attempts > 1 else ""
-    message = _sentence(
-        f"{host} answered {status}{f' ({code})' if code else ''}{times}",
-        said,
-        "wait and try again" if busy else _advice(status, credential, f"{code} {said}"),
+    return _error(
+        body,
+        lambda code: f"{host} answered {status}{f' ({code})' if code else ''}{times}",
+        status,
+        credential,
     )
-    kind = ProviderBusy if busy else ProviderRefused
-    return _keep(kind(message, status=status, code=code), body)
 
 
 def stream_error(body: bytes) -> ProviderError:
-    """Return the error for one that a provider reports inside a stream.
+    """Return the error for one that a provider reports inside an answer.
 
     A numeric code in it decides as an HTTP status would; otherwise its type does. A type that is
     not known to blame the request counts as the provider's own trouble.
@@ -82,21 +126,83 @@ def stream_error(body: bytes) -> ProviderError:
     Args:
         body: The event's data, an error object as in an HTTP body.
     """
+    error = _error_object(_decoded(body))
+    return _error(
+        body,
+        lambda code: f"the provider broke off its answer{f' ({code})' if code else ''}",
+        _number(error.get("code")) or _number(error.get("status")),
+    )
+
+
+def _error(
+    body: bytes,
+    head: Callable[[str | None], str],
+    status: int | None,
+    credential: str | None = None,
+) -> ProviderError:
+    """Classify an error: the one place that says what it is, and whether to send again."""
     value = _decoded(body)
     error = _error_object(value)
     code, said = _described(value, body)
-    status = _number(error.get("code")) or _number(error.get("status"))
-    if status is None:
-        refused = code in _REFUSED_TYPES or text(error.get("type")) in _REFUSED_TYPES
-    else:
-        refused = status < 500 and status not in RETRIED
-    message = _sentence(
-        f"the provider broke off its answer{f' ({code})' if code else ''}",
-        said,
-        "correct what it names before sending it again" if refused else "wait and try again",
+    named = (*_codes(error), error.get("code"))
+    codes = {str(each).lower().rpartition("#")[2] for each in named if each}
+    spent = (
+        status == 402
+        or bool(codes & _SPENT_CODES)
+        or (_SPENT.search(said) is not None and status not in (408, 409))
     )
-    kind = ProviderRefused if refused else ProviderBusy
-    return _keep(kind(message, status=status, code=code), body)
+    if spent and "insufficient_quota" not in codes and (_asks_wait(error) or _SOON.search(said)):
+        spent = False
+    if spent:
+        busy = False
+    elif status is not None:
+        busy = status in RETRIED or status >= 500
+    else:
+        busy = not codes & _REFUSED_TYPES
+    if busy:
+        advice = "wait and try again"
+    elif spent:
+        advice = "waiting does not help: check the account's balance and its limits"
+    else:
+        advice = _advice(status or 400, credential, f"{code} {said}")
+    kind = ProviderBusy if busy else ProviderRefused
+    message = _sentence(head(code), said, advice)
+    return _keep(kind(message, status=status, code=code, again=busy), body)
+
+
+def asked_wait(error: ProviderError) -> float | None:
+    """Return the seconds that an error's body asks to wait, if it says so in a form we know."""
+    return _asks_wait(_error_object(_decoded(refusal_text(error).encode())))
+
+
+def _asks_wait(error: Mapping[str, Any]) -> float | None:
+    """Google's `RetryInfo`, and fields that gateways write."""
+    for detail in array(error.get("details")):
+        delay = text(table(detail).get("retryDelay"))
+        if re.fullmatch(r"[\d.]{1,12}s", delay):
+            return seconds(delay[:-1])
+    for name in ("retry_after", "resets_in_seconds"):
+        value = error.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return seconds(value)
+    return None
+
+
+def seconds(value: str | float) -> float | None:
+    """Return a number of seconds, given as such or as text; None if it is no time to wait.
+
+    A number beyond all floats is a very long time and no error.
+    """
+    if isinstance(value, str) and not _DIGITS.fullmatch(value.strip()):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    return number if number >= 0 else None
+
+
+_DIGITS = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+")
 
 
 def refusal_text(error: ProviderError) -> str:
@@ -186,17 +292,24 @@ def _error_object(value: Any) -> dict[str, Any]:
     return dict(inner or outer)
 
 
-def _described(value: Any, body: bytes) -> tuple[str | None, str]:
-    """Return the provider's code and its text."""
-    error = _error_object(value)
+def _codes(error: Mapping[str, Any]) -> list[str]:
+    """Return what names an error, the most exact first."""
     codes = (
         table(error.get("details")).get("error_code"),
         error.get("code"),
         error.get("type"),
+        error.get("__type"),
         error.get("status"),
     )
-    code = next((one_line(c, 100) for c in codes if isinstance(c, str) and c.strip()), None)
-    said = text(error.get("message")) or text(error.get("error")) or text(error.get("detail"))
+    return [code for code in codes if isinstance(code, str) and code.strip()]
+
+
+def _described(value: Any, body: bytes) -> tuple[str | None, str]:
+    """Return the provider's code and its text."""
+    error = _error_object(value)
+    code = next((one_line(each, 100) for each in _codes(error)), None)
+    fields = ("message", "error", "detail", "msg")
+    said = next((said for name in fields if (said := text(error.get(name)))), "")
     # OpenRouter's own message is "Provider returned error"; the reason stands in the metadata.
     raw = text(table(error.get("metadata")).get("raw"))
     if raw:

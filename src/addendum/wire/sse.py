@@ -1,11 +1,15 @@
 """Server-sent events from bytes: the framing that streaming providers use.
 
 The rules are those of the HTML standard (lines end in CR, LF or CRLF; comments and unknown fields
-are skipped; several `data` lines are joined by LF; a BOM may lead), with three differences that
-fit providers:
+are skipped; several `data` lines are joined by LF; a BOM may lead), with five differences that
+fit providers and what stands between:
 
 - `data` stays bytes: the JSON inside is decoded once, by whoever knows its shape. Bytes that are
   no UTF-8 fail there instead of being replaced here.
+- JSON that stands there without `data:` is an event of its own: an error, or a whole answer, that
+  a gateway puts into a stream as it is; one object a line, too.
+- Several `data` lines that make no JSON together, and each one alone, are an event each: some
+  servers leave out the blank line between events.
 - At the end of the stream a last event without its blank line counts: some servers leave it out.
   An event cut in the middle is no valid JSON, so its parser refuses it.
 - One event may have `limit` bytes; beyond that the stream is broken, not the process.
@@ -17,13 +21,15 @@ import re
 
 from msgspec import Struct
 
-from addendum.errors import StreamBroken
+from addendum import encoding
+from addendum.errors import ContentError, StreamBroken
 
 MAX_EVENT = 32 * 1024 * 1024
 """Bytes that one event may have."""
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
+_FIELDS = (b"data", b"event", b"id", b"retry", b"")
 
 
 class SseEvent(Struct, frozen=True):
@@ -53,10 +59,16 @@ class SseParser:
         self._line_size = 0
         self._data: list[bytes] = []
         self._data_size = 0
+        self._bare = False
         self._event: str | None = None
         self._id: str | None = None
         self._first_line = True
         self._after_cr = False
+
+    @property
+    def pending(self) -> int:
+        """Bytes of the event that is under way."""
+        return self._line_size + self._data_size
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """Return the events that `chunk` completes.
@@ -109,17 +121,40 @@ class SseParser:
             return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
+        if name in _FIELDS and self._bare:
+            self._dispatch(events)
         if name == b"data":
-            self._data.append(value)
-            self._data_size += len(value) + 1
+            self._take(value)
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name == b"id" and b"\0" not in value:
             self._id = value.decode("utf-8", "replace")
+        elif self._bare or line.lstrip()[:1] in (b"{", b"["):
+            if self._data and not self._bare:
+                self._dispatch(events)
+            self._bare = True
+            self._take(line)
+
+    def _take(self, value: bytes) -> None:
+        self._data.append(value)
+        self._data_size += len(value) + 1
 
     def _dispatch(self, events: list[SseEvent]) -> None:
-        if self._data:
-            events.append(SseEvent(self._event or None, b"\n".join(self._data), self._id))
-            self._data.clear()
-            self._data_size = 0
+        parts = [b"\n".join(self._data)] if self._data else []
+        if len(self._data) > 1 and not _is_json(parts[0]) and all(map(_is_json, self._data)):
+            parts = self._data
+        events += [SseEvent(self._event or None, part, self._id) for part in parts]
+        self._data = []
+        self._data_size = 0
+        self._bare = False
         self._event = None
+
+
+def _is_json(data: bytes) -> bool:
+    if data.strip() == b"[DONE]":
+        return True
+    try:
+        encoding.decode(data)
+    except ContentError:
+        return False
+    return True

@@ -1,22 +1,21 @@
-"""HTTP to a provider: one POST, its answer as server-sent events, retries before the first one.
+"""HTTP to a provider: one POST, its answer as events, retries before the first one.
 
 A request is ready bytes; nothing here looks into a body. Retried, while no event has arrived:
-failures to connect, a connection that breaks, 408, 409, 429 and 5xx. Not retried: silence beyond
-the read timeout (the request may be running, and be billed), a redirect, and whatever a provider
-marks `x-should-retry: false`. Waits follow `retry-after-ms` or `retry-after`, else they double
-with jitter.
+failures to connect, a connection that breaks or ends, 408, 409, 429 and 5xx. Not retried: silence
+beyond the read timeout or nothing but keep-alives (the request may be running, and be billed), a
+redirect, what is spent, and whatever a provider marks `x-should-retry: false`. Whoever reads the
+events and finds an error in them goes on with the same attempts (`addendum.wire.retries`).
+
+An endpoint that answers with JSON where a stream was asked for gives one event: its body.
 
 No header and no query of an address ever appears in an error: both carry keys.
 """
 
 from __future__ import annotations
 
-import email.utils
-import functools
-import math
+import contextlib
 import random
 import re
-import ssl
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -26,8 +25,10 @@ from typing import Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_check
 
 import anyio
 import httpx2
+import msgspec
 from msgspec import Struct
 
+from addendum import net
 from addendum.checked import (
     AtLeastNone,
     AtLeastOne,
@@ -36,9 +37,11 @@ from addendum.checked import (
     check_fields,
     checks_arguments,
 )
-from addendum.errors import ConfigurationError, ProviderBusy, ProviderError, StreamBroken
+from addendum.errors import ConfigurationError, ProviderError, StreamBroken
 from addendum.wire.aws_event_stream import AwsEventParser
+from addendum.wire.events import keeps_alive
 from addendum.wire.refusal import http_error, one_line, refusal_text
+from addendum.wire.retries import Retries, Retry
 from addendum.wire.sse import MAX_EVENT, SseEvent, SseParser
 
 Framing: TypeAlias = Literal["sse", "aws"]
@@ -55,6 +58,7 @@ __all__ = [
     "Carrier",
     "Framing",
     "Reply",
+    "Retries",
     "Retry",
     "SseEvent",
     "Transport",
@@ -63,7 +67,6 @@ __all__ = [
     "refusal_text",
 ]
 
-_LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 _DEFAULT_HEADERS = (
     ("accept", "text/event-stream"),
     ("accept-encoding", "identity"),
@@ -76,6 +79,8 @@ _SECRET_HEADERS = frozenset(
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[!-~](?:[ -~\t]*[!-~])?|")
 _ERROR_BODY = 64 * 1024
+_HEAD = 1024
+"""Bytes of an answer that are kept for the case that it holds no event."""
 
 
 class WireRequest(Struct, frozen=True):
@@ -115,6 +120,8 @@ class TransportSettings(Struct, frozen=True):
         max_retry_after: Longest wait that a provider may ask for.
         max_event: Size of one event.
         max_answer: Size of one answer, all events together.
+        quiet: For keep-alives alone, until an event comes.
+        max_quiet: Size of keep-alives between two events, behind decompression.
     """
 
     connect: Seconds = 10.0
@@ -126,29 +133,11 @@ class TransportSettings(Struct, frozen=True):
     max_retry_after: Wait = 60.0
     max_event: AtLeastOne = MAX_EVENT
     max_answer: AtLeastOne = 256 * 1024 * 1024
+    quiet: Seconds = 900.0
+    max_quiet: AtLeastOne = 1024 * 1024
 
     def __post_init__(self) -> None:
         check_fields(self)
-
-
-class Retry(Struct, frozen=True):
-    """A request is about to be sent again.
-
-    Attributes:
-        attempt: Attempts so far.
-        delay: Seconds until the next one.
-        error: Why the last one failed.
-    """
-
-    attempt: int
-    delay: float
-    error: ProviderError
-
-
-@functools.cache
-def _trusted() -> ssl.SSLContext:
-    """Read the trusted certificates once: it takes longer than all that a request costs here."""
-    return httpx2.create_ssl_context()
 
 
 class Reply(NamedTuple):
@@ -158,11 +147,13 @@ class Reply(NamedTuple):
         status: The HTTP status, 2xx.
         headers: The response's headers, names in lower case.
         events: Its events; they end where the connection ends properly.
+        retries: The attempts so far, to go on with if an event turns out to be an error.
     """
 
     status: int
     headers: Mapping[str, str]
     events: AsyncIterator[SseEvent]
+    retries: Retries | None = None
 
 
 @runtime_checkable
@@ -201,13 +192,10 @@ class Transport:
     ) -> None:
         self._settings = settings or TransportSettings()
         self._owned = client is None
-        self._client = client or httpx2.AsyncClient(
+        self._client = client or net.client(
             limits=httpx2.Limits(
                 max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0
-            ),
-            verify=_trusted(),
-            # A proxy of the environment is for the world, not for servers on this machine.
-            mounts=dict.fromkeys(_LOOPBACK),
+            )
         )
         self._sleep = sleep
         self._jitter = jitter
@@ -231,7 +219,11 @@ class Transport:
 
     @asynccontextmanager
     async def stream(
-        self, request: WireRequest, *, on_retry: Callable[[Retry], None] | None = None
+        self,
+        request: WireRequest,
+        *,
+        on_retry: Callable[[Retry], None] | None = None,
+        retries: Retries | None = None,
     ) -> AsyncGenerator[Reply]:
         """Send a request and give its answer, once the first event is here.
 
@@ -241,32 +233,33 @@ class Transport:
         Args:
             request: What to send.
             on_retry: Called before each wait for another attempt.
+            retries: The attempts so far; new ones if None.
 
         Yields:
             Status, headers and events. Iterating the events raises `StreamBroken` if the
             connection breaks, falls silent, or passes a limit.
 
         Raises:
-            ConfigurationError: The address or a header is not fit for HTTP.
+            ConfigurationError: The address, a header or the proxy is not fit for HTTP.
             ProviderRefused: The provider refused the request (3xx, 4xx).
             ProviderBusy: 408, 409, 429 or 5xx, after the retries.
             StreamBroken: No connection, or it broke before the first event, after the retries.
         """
         outgoing = self._outgoing(request)
-        attempt = 1
+        attempts = retries or Retries(
+            self._settings,
+            sleep=self._sleep,
+            jitter=self._jitter,
+            clock=self._clock,
+            on_retry=on_retry,
+        )
         while True:
-            events = await self._attempt(request, outgoing, attempt)
+            events = await self._attempt(request, outgoing, attempts.attempt)
             if isinstance(events, _Events):
                 break
-            if not events.again or attempt > self._settings.retries:
-                raise events.error
-            delay = self._delay(attempt, events.headers)
-            if on_retry is not None:
-                on_retry(Retry(attempt, delay, events.error))
-            await self._sleep(delay)
-            attempt += 1
+            await attempts.wait(events.error, events.headers)
         try:
-            yield Reply(events.status, events.headers, events)
+            yield Reply(events.status, events.headers, events, attempts)
         finally:
             await events.aclose()
 
@@ -300,12 +293,12 @@ class Transport:
                     attempts=attempt,
                     credential=request.credential,
                 )
-                again = isinstance(error, ProviderBusy)
-                again = again and headers.get("x-should-retry", "").lower() != "false"
+                if headers.get("x-should-retry", "").lower() == "false":
+                    error.again = False
                 await _close(response)
-                return _Failure(error, again, headers)
+                return _Failure(error, headers)
             media = headers.get("content-type", "").partition(";")[0].strip().lower()
-            if media in ("application/json", "text/html"):
+            if media == "text/html":
                 body = _redacted(await self._error_body(response), request)
                 said = one_line(body.decode("utf-8", "replace"))
                 raise StreamBroken(
@@ -313,12 +306,20 @@ class Transport:
                     "check the base URL and that the endpoint streams",
                     status=response.status_code,
                 )
-            events = _Events(response, headers, host, settings, request.framing)
+            parser = _parser(media, request.framing, settings.max_event)
+            events = _Events(response, headers, host, settings, parser)
             await events.prime()
+            if events.empty:
+                said = one_line(_redacted(events.head, request).decode("utf-8", "replace"), 300)
+                await events.aclose()
+                what = f"answered without an event{f': {said}' if said else ''}"
+                advice = "send it again or check the base URL"
+                error = StreamBroken(f"{host} {what}; {advice}", again=True)
+                return _Failure(error, headers)
         except httpx2.TransportError as error:
             if response is not None:
                 await _close(response)
-            return _lost(error, host, attempt)
+            return _lost(error, host + net.through(request.url), attempt)
         except BaseException:
             if response is not None:
                 await _close(response)
@@ -360,22 +361,70 @@ class Transport:
                 pass
         return b"".join(parts)[:_ERROR_BODY]
 
-    def _delay(self, attempt: int, headers: Mapping[str, str]) -> float:
-        asked = _retry_after(headers, self._clock())
-        if asked is not None:
-            return min(asked, self._settings.max_retry_after)
-        longest = min(self._settings.first_delay * 2 ** (attempt - 1), self._settings.max_delay)
-        return longest * (0.5 + 0.5 * self._jitter())
-
 
 class _Failure(NamedTuple):
     error: ProviderError
-    again: bool
     headers: Mapping[str, str]
 
 
+class _Body:
+    """Collects a body that is JSON: one event at its end, or one for each item of an array.
+
+    A body that says it is JSON and is a stream all the same is read as one.
+
+    Args:
+        limit: Bytes that it may have.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._stream: SseParser | None = None
+        self.pending = 0
+
+    def feed(self, chunk: bytes) -> list[SseEvent]:
+        if self._stream is None and not self.pending:
+            chunk = chunk.lstrip()
+            if chunk and chunk[:1] not in b'{["\xef':
+                self._stream = SseParser(self._limit)
+        if self._stream is not None:
+            return self._stream.feed(chunk)
+        self._parts.append(chunk)
+        self.pending += len(chunk)
+        if self.pending > self._limit:
+            raise StreamBroken(
+                f"the answer is over the limit of {self._limit:,} bytes; "
+                "ask for a shorter answer or raise max_event"
+            )
+        return []
+
+    def close(self) -> list[SseEvent]:
+        if self._stream is not None:
+            return self._stream.close()
+        body = b"".join(self._parts).strip()
+        self.pending = 0
+        if body[:1] == b"[":
+            with contextlib.suppress(msgspec.DecodeError):
+                listed = msgspec.json.decode(body, type=list[msgspec.Raw])
+                return [SseEvent(None, bytes(raw)) for raw in listed]
+        return [SseEvent(None, body)] if body else []
+
+
+def _parser(media: str, framing: Framing, limit: int) -> SseParser | AwsEventParser | _Body:
+    """Return what makes events of an answer, by what it says that it is."""
+    if media == "application/json":
+        return _Body(limit)
+    return AwsEventParser(limit) if framing == "aws" else SseParser(limit)
+
+
 class _Events:
-    """The events of a response, read as they are asked for."""
+    """The events of a response, read as they are asked for.
+
+    Attributes:
+        status: The HTTP status.
+        headers: Its headers.
+        head: The first bytes of its body.
+    """
 
     def __init__(
         self,
@@ -383,18 +432,26 @@ class _Events:
         headers: Mapping[str, str],
         host: str,
         settings: TransportSettings,
-        framing: Framing,
+        parser: SseParser | AwsEventParser | _Body,
     ) -> None:
         self.status = response.status_code
         self.headers = headers
         self._response = response
         self._host = host
         self._chunks = response.aiter_bytes()
-        parser = AwsEventParser if framing == "aws" else SseParser
-        self._parser = parser(settings.max_event)
+        self._parser = parser
+        self._settings = settings
         self._left = settings.max_answer
+        self._quiet = 0
+        self._since = anyio.current_time()
+        self.head = b""
         self._ready: deque[SseEvent] = deque()
         self._ended = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no further event."""
+        return self._ended and not self._ready
 
     def __aiter__(self) -> Self:
         return self
@@ -410,26 +467,49 @@ class _Events:
         return self._ready.popleft()
 
     async def prime(self) -> None:
-        """Read until an event is ready or the stream has ended."""
+        """Read until an event is ready or the stream has ended.
+
+        Keep-alives are no events, whether they are comments or data: a stream of nothing else has
+        limits of its own.
+        """
         while not (self._ready or self._ended):
-            try:
+            chunk = await self._chunk()
+            self.head = self.head or chunk[:_HEAD]
+            events = self._parser.close() if self._ended else self._parser.feed(chunk)
+            self._ready.extend(events)
+            self._quiet += len(chunk)
+            if any(not keeps_alive(event) for event in events):
+                self._quiet, self._since = 0, anyio.current_time()
+            if self._quiet - self._parser.pending > self._settings.max_quiet:
+                raise self._silent(f"{self._settings.max_quiet:,} bytes")
+
+    def _silent(self, of: str) -> StreamBroken:
+        self._ended = True
+        return StreamBroken(f"{self._host} sent {of} of keep-alives and no event; send it again")
+
+    async def _chunk(self) -> bytes:
+        """Return more of the answer, decompressed in bounded pieces; nothing at its end."""
+        left = self._since + self._settings.quiet - anyio.current_time()
+        try:
+            with anyio.fail_after(max(left, 0)):
                 chunk = await anext(self._chunks)
-            except StopAsyncIteration:
-                self._ended = True
-                self._ready.extend(self._parser.close())
-                return
-            except httpx2.DecodingError as error:
-                self._ended = True
-                raise StreamBroken(
-                    f"{self._host} sent an answer that cannot be decompressed; send it again"
-                ) from error
-            self._left -= len(chunk)
-            if self._left < 0:
-                self._ended = True
-                raise StreamBroken(
-                    "the answer is over the limit of max_answer; ask for a shorter answer"
-                )
-            self._ready.extend(self._parser.feed(chunk))
+        except StopAsyncIteration:
+            self._ended = True
+            return b""
+        except TimeoutError:
+            raise self._silent(f"{self._settings.quiet:g} s") from None
+        except httpx2.DecodingError as error:
+            self._ended = True
+            raise StreamBroken(
+                f"{self._host} sent an answer that cannot be decompressed; send it again"
+            ) from error
+        self._left -= len(chunk)
+        if self._left < 0:
+            self._ended = True
+            raise StreamBroken(
+                "the answer is over the limit of max_answer; ask for a shorter answer"
+            )
+        return chunk
 
     async def aclose(self) -> None:
         self._ended = True
@@ -467,10 +547,10 @@ def _lost(
             f"no answer from {host}: the connection failed{times} "
             f"({reason}{f': {said}' if said else ''}); check the network and the base URL"
         )
-    failure = StreamBroken(message)
-    failure.__cause__ = error
     again = not isinstance(error, httpx2.ReadTimeout | httpx2.UnsupportedProtocol)
-    return _Failure(failure, again, {})
+    failure = StreamBroken(message, again=again)
+    failure.__cause__ = error
+    return _Failure(failure, {})
 
 
 def _host(url: str) -> str:
@@ -490,19 +570,3 @@ def _redacted(body: bytes, request: WireRequest) -> bytes:
                 if len(secret) >= 8:
                     body = body.replace(secret.encode(), b"[redacted]")
     return body
-
-
-def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds that a provider asks to wait, if it says so in a form we know."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers[name]) * unit
-        except (KeyError, ValueError):
-            continue
-        if math.isfinite(seconds) and seconds >= 0:
-            return seconds
-    try:
-        date = email.utils.parsedate_to_datetime(headers["retry-after"])
-    except (KeyError, ValueError, TypeError):
-        return None
-    return max(date.timestamp() - now, 0.0)

@@ -13,9 +13,13 @@ How a content block becomes the item that is sent back:
 - A tool's input is the model's own JSON text. Where that is no JSON object by the rules of
   `addendum.encoding`, the block carries `{}`, since a block must be legal to be sent back;
   `Call.arguments` keeps the text as it came.
-- A blank text block is left out: a request that holds one is refused.
+- A blank text block is left out: a request that holds one is refused. So is a streamed block of
+  another kind: its pieces cannot be put together here.
 
-An answer is whole when `messageStop` has come. `metadata`, which follows it, may be missing: then
+Which block a delta belongs to: the one with its index, if it is of that kind; else the last open
+one that is; else one of its own, whose beginning may still come.
+
+An answer has ended when `messageStop` has come. `metadata`, which follows it, may be missing: then
 the usage is unknown.
 """
 
@@ -38,61 +42,93 @@ from addendum.wire.answer import (
     TextDelta,
 )
 from addendum.wire.aws_event_stream import EXCEPTION
-from addendum.wire.reading import array, count, items, legal_object, slices, table, text, values
+from addendum.wire.calls import Draft, Ids, assembled, settled
+from addendum.wire.endings import details, graver
+from addendum.wire.events import is_done, joined_usage, read
+from addendum.wire.reading import (
+    array,
+    count,
+    items,
+    legal_object,
+    number,
+    slices,
+    spoken,
+    table,
+    text,
+    values,
+)
 from addendum.wire.refusal import stream_error
 from addendum.wire.sse import SseEvent
 
+_NOTHING: Mapping[str, Any] = {}
+_ENDS = ("additionalModelResponseFields", "stop_details", "trace")
+
 
 class ConverseParser:
-    """Reads one streamed answer (see `addendum.wire.answer.Parser`)."""
+    """Reads one answer (see `addendum.wire.answer.Parser`)."""
 
     def __init__(self) -> None:
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: list[_Block] = []
+        self._by_index: dict[int, _Block] = {}
+        self._ids = Ids()
         self._calls = 0
-        self._begun = False
+        self._seed = ""
         self._stop: str | None = None
         self._usage: Raw | None = None
+        self._details: dict[str, Raw] = {}
+        self._done = False
 
     def feed(self, event: SseEvent) -> tuple[Delta, ...]:
         """Take one event and return what it adds.
 
         Raises:
-            StreamBroken: The event is no JSON, or stands where it cannot.
+            StreamBroken: The event is JSON that cannot be read.
             ProviderRefused: An exception that blames the request.
             ProviderBusy: Any other exception.
         """
-        if event.event == EXCEPTION:
+        if is_done(event):
+            self._done = self._done or bool(self._blocks)
+            return ()
+        if event.event == EXCEPTION and self._stop is None:
             raise stream_error(event.data)
-        value = values(event.data or b"{}")
-        match event.event:
-            case "messageStart":
-                self._begun = True
+        found = read(event, ended=self._stop is not None)
+        # An event of AWS may say all with its name.
+        value, data = found or (_NOTHING, Raw(b"{}"))
+        self._seed = self._seed or bytes(data).decode("utf-8", "replace")
+        if table(value.get("usage")):
+            self._usage = joined_usage(self._usage, slices(data)["usage"])
+        self._details.update(details(value, data, _ENDS))
+        stop = text(value.get("stopReason"))
+        if stop or event.event == "messageStop":
+            self._stop = graver(self._stop, stop or "unknown")
+        message = table(table(value.get("output")).get("message"))
+        if message:
+            self._done = True
+            return tuple(self._body(message, slices(slices(data)["output"])["message"]))
+        match _kind(value, event.event):
             case "contentBlockStart":
-                return self._open(value)
+                return tuple(self._open(value))
             case "contentBlockDelta":
-                return self._grow(value)
+                return tuple(self._grow(value, data))
             case "contentBlockStop":
-                return self._close(value)
-            case "messageStop":
-                self._stop = text(value.get("stopReason")) or "unknown"
-            case "metadata":
-                if isinstance(value.get("usage"), dict):
-                    self._usage = slices(event.data)["usage"]
+                return tuple(self._close(value))
             case _:
-                pass
-        return ()
+                return ()
 
-    def finish(self) -> Answer:
-        """Return the whole answer.
+    def finish(self, most: int | None = None) -> Answer:
+        """Return the answer.
+
+        Args:
+            most: Tokens of output that the request allows, if it says so.
 
         Raises:
-            StreamBroken: `messageStop` never came, or a block was left open.
+            StreamBroken: It was cut before its end, or the provider gave it up with nothing said.
         """
-        if self._stop is None:
-            raise StreamBroken("the answer was cut before messageStop; send the request again")
-        if any(block.open for block in self._blocks.values()):
-            raise _broken("the message stopped with a content block still open")
-        return self._answer(complete=True)
+        if self._stop is None and not self._done:
+            raise StreamBroken(
+                "the answer was cut before messageStop; send the request again", again=True
+            )
+        return self._answer(complete=True, most=most)
 
     def partial(self) -> Answer:
         """Return what has arrived so far, for the record of a failed attempt."""
@@ -100,148 +136,243 @@ class ConverseParser:
 
     def settled(self) -> tuple[Call, ...]:
         """Return the calls that have come whole."""
-        return tuple(
-            Call(block.id, block.name, block.joined("input") or "{}")
-            for _, block in sorted(self._blocks.items())
-            if block.kind == "toolUse" and not block.open
-        )
+        return settled(block for block in self._blocks if block.number is not None)
 
-    def _open(self, value: Mapping[str, Any]) -> tuple[Delta, ...]:
+    def _body(self, message: Mapping[str, Any], raw: Raw) -> list[Delta]:
+        """Take the message of a body in."""
+        said: list[Delta] = []
+        if self._blocks or not array(message.get("content")):
+            return said
+        pairs = zip(array(message["content"]), items(slices(raw)["content"]), strict=True)
+        for value, own in pairs:
+            if not table(value):
+                continue
+            block = _Block()
+            block.take(table(value), own)
+            self._blocks.append(block)
+            said += self._announced(block)
+            block.open = False
+            said += [TextDelta(block.text)] if block.text else []
+            said += [ReasoningDelta(block.reasoning)] if block.reasoning else []
+        return said
+
+    def _open(self, value: Mapping[str, Any]) -> list[Delta]:
         start = table(value.get("start"))
-        use = table(start.get("toolUse"))
-        if "toolUse" not in start:
-            raise _broken(f"a content block of kind {sorted(start)[:1]} cannot be sent back")
-        block = self._block(value, new=True)
-        block.begin(text(use.get("toolUseId")), text(use.get("name")), self._calls)
-        self._calls += 1
-        return (CallStarted(block.call, block.id, block.name),)
+        index = number(value.get("contentBlockIndex"))
+        block = None if index is None else self._by_index.get(index)
+        if block is not None and (block.begun or block.kind not in ("", *start)):
+            if block.begun == start and block.open and not block.grown:
+                return []  # Told twice.
+            block = None
+        block = block or self._new(index)
+        block.begin(start)
+        return self._announced(block)
 
-    def _grow(self, value: Mapping[str, Any]) -> tuple[Delta, ...]:
-        block = self._block(value)
+    def _new(self, index: int | None) -> _Block:
+        block = _Block()
+        self._blocks.append(block)
+        if index is not None:
+            self._by_index[index] = block
+        return block
+
+    def _grow(self, value: Mapping[str, Any], data: Raw) -> list[Delta]:
         delta = table(value.get("delta"))
-        match next(iter(delta), ""):
-            case "text":
-                return (TextDelta(block.append("text", delta["text"])),)
-            case "toolUse":
-                piece = block.append("input", table(delta["toolUse"]).get("input"))
-                return (CallArguments(block.call, piece),) if piece else ()
-            case "reasoningContent":
-                return self._think(block, table(delta["reasoningContent"]))
-            case name:
-                raise _broken(f"a content block of kind {name[:40]!r} cannot be sent back")
+        kind = next((kind for kind in _FIELDS if kind in delta), next(iter(delta), ""))
+        if not kind:
+            return []
+        block = self._owner(number(value.get("contentBlockIndex")), kind)
+        if kind == "text":
+            piece = block.append("text", spoken(delta["text"]))
+            return [TextDelta(piece)] if piece else []
+        if kind == "reasoningContent":
+            piece = block.think(table(delta["reasoningContent"]))
+            return [ReasoningDelta(piece)] if piece else []
+        if kind == "toolUse":
+            own = slices(slices(data)["delta"])["toolUse"]
+            piece = block.argue(table(delta["toolUse"]).get("input"), own)
+            told = block.number is not None and piece
+            return [CallArguments(block.number or 0, piece)] if told else []
+        return []
 
-    def _think(self, block: _Block, delta: Mapping[str, Any]) -> tuple[Delta, ...]:
-        block.think()
-        for field in ("signature", "redactedContent"):
-            if field in delta:
-                block.append(field, delta[field])
-        if "text" not in delta:
-            return ()
-        piece = block.append("reasoning", delta["text"])
-        return (ReasoningDelta(piece),) if piece else ()
+    def _owner(self, index: int | None, kind: str) -> _Block:
+        """Return the block that a delta belongs to, by the rule stated at the top."""
+        named = None if index is None else self._by_index.get(index)
+        fitting = ("", kind)
+        if kind == "citation":
+            fitting = ("", "text")
+        if named is not None and named.kind in fitting:
+            return named
+        if index is None or named is not None:
+            opened = (b for b in reversed(self._blocks) if b.open and b.kind in fitting)
+            if (block := next(opened, None)) is not None:
+                return block
+        return self._new(index if named is None else None)
 
-    def _close(self, value: Mapping[str, Any]) -> tuple[Delta, ...]:
-        block = self._block(value)
-        block.open = False
+    def _close(self, value: Mapping[str, Any]) -> list[Delta]:
+        index = number(value.get("contentBlockIndex"))
+        opened = (block for block in reversed(self._blocks) if block.open)
+        block = self._by_index.get(index) if index is not None else next(opened, None)
+        if block is None:
+            return []
         # Arguments that never came are `{}`, and have not been told yet.
-        untold = block.kind == "toolUse" and not block.joined("input")
-        return (CallArguments(block.call, "{}"),) if untold else ()
+        untold = block.open and block.number is not None and not block.pieces
+        block.open = False
+        return [CallArguments(block.number or 0, "{}")] if untold else []
 
-    def _block(self, value: Mapping[str, Any], *, new: bool = False) -> _Block:
-        index = value.get("contentBlockIndex")
-        if not self._begun:
-            raise _broken("a content block came before messageStart")
-        if not isinstance(index, int) or isinstance(index, bool):
-            raise _broken("an event names no content block")
-        if index not in self._blocks:
-            self._blocks[index] = _Block()
-        elif new or not self._blocks[index].open:
-            raise _broken("an event names a content block that is not open")
-        return self._blocks[index]
+    def _announced(self, block: _Block) -> list[Delta]:
+        """Tell of a call once it has begun; then it has an id."""
+        if block.kind != "toolUse" or block.number is not None:
+            return []
+        block.number, self._calls = self._calls, self._calls + 1
+        block.identify(self._ids.take(block.id, f"{self._seed} {block.number} {block.name}"))
+        said: list[Delta] = [CallStarted(block.number, block.id, block.name)]
+        return [*said, CallArguments(block.number, block.written)] if block.pieces else said
 
-    def _answer(self, *, complete: bool) -> Answer:
-        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+    def _answer(self, *, complete: bool, most: int | None = None) -> Answer:
+        blocks = self._blocks
+        if complete:
+            for block in blocks:
+                self._announced(block)
+        for block in blocks[-1:]:
+            # Nothing stands behind it that would show that its server did not close it.
+            block.open = block.open or block.mended
         natives = [block.native() for block in blocks] if complete else []
-        return Answer(
-            text="".join(block.joined("text") for block in blocks),
-            reasoning="".join(block.joined("reasoning") for block in blocks),
-            calls=tuple(
-                Call(block.id, block.name, block.joined("input") or "{}")
-                for block in blocks
-                if block.kind == "toolUse"
+        return assembled(
+            Answer(
+                text="".join(block.text for block in blocks),
+                reasoning="".join(block.reasoning for block in blocks),
+                native=tuple(native for native in natives if native is not None),
+                stop=self._stop,
+                usage=read_usage(self._usage),
+                left_out=tuple(
+                    block.kind or "a block without content"
+                    for block, native in zip(blocks, natives, strict=False)
+                    if native is None and block.kind not in _FIELDS
+                ),
+                complete=complete,
             ),
-            native=tuple(native for native in natives if native is not None),
-            stop=self._stop,
-            usage=read_usage(self._usage),
-            complete=complete,
+            [block for block in blocks if block.kind == "toolUse"],
+            details=self._details,
+            most=most,
         )
 
 
-class _Block:
-    """A content block as it grows; its kind is what its first delta says."""
+_FIELDS = ("toolUse", "reasoningContent", "text")
+
+
+class _Block(Draft):
+    """A content block as it grows; its kind is what its beginning or its first delta says.
+
+    Attributes:
+        kind: `text`, `toolUse`, `reasoningContent`, or another key; '' while none is known.
+        number: Its place among the calls; None before it was told of.
+        begun: What its `contentBlockStart` held.
+        grown: Whether a delta has come.
+    """
 
     def __init__(self) -> None:
+        super().__init__()
         self.kind = ""
-        self.open = True
-        self.id = self.name = ""
-        self.call = 0
+        self.number: int | None = None
+        self.begun: Mapping[str, Any] = {}
+        self.grown = False
+        self._raw: Raw | None = None
         self._texts: dict[str, list[str]] = {}
 
-    def begin(self, call_id: str, name: str, call: int) -> None:
-        """Make it a tool use.
+    @property
+    def text(self) -> str:
+        return self._joined("text") if self.kind == "text" else ""
 
-        Raises:
-            StreamBroken: It has no id or no name.
-        """
-        if not (call_id and name):
-            raise _broken("a tool use has no id or no name")
-        self.kind, self.id, self.name, self.call = "toolUse", call_id, name, call
+    @property
+    def reasoning(self) -> str:
+        return self._joined("reasoning")
 
-    def think(self) -> None:
-        self._be("reasoningContent")
+    def begin(self, start: Mapping[str, Any]) -> None:
+        """Take a `contentBlockStart` in, behind its first deltas too."""
+        self.begun = start
+        use = table(start.get("toolUse"))
+        self.kind = self.kind or next(iter(start), "")
+        self.id, self.name = text(use.get("toolUseId")), text(use.get("name"))
 
-    def append(self, field: str, piece: Any) -> str:
+    def take(self, value: Mapping[str, Any], raw: Raw) -> None:
+        """Take a whole block in."""
+        self._raw = raw
+        self.kind = next((kind for kind in _FIELDS if kind in value), next(iter(value), ""))
+        if self.kind == "toolUse":
+            self.begin(value)
+            self.argue(table(value["toolUse"]).get("input"), slices(raw)["toolUse"])
+        elif self.kind == "text":
+            self.append("text", spoken(value["text"]))
+        elif self.kind == "reasoningContent":
+            inner = table(value["reasoningContent"])
+            self.think({**inner, **table(inner.get("reasoningText"))})
+
+    def append(self, field: str, piece: str) -> str:
         """Add text to a field and return what was added."""
-        if field in ("text", "input"):
-            self._be("text" if field == "text" else "toolUse")
-        if not isinstance(piece, str):
-            raise _broken(f"a delta for {field} holds no text")
-        self._texts.setdefault(field, []).append(piece)
+        self.kind, self.grown = self.kind or field, True
+        if piece:
+            self._texts.setdefault(field, []).append(piece)
         return piece
 
-    def joined(self, field: str) -> str:
-        return "".join(self._texts.get(field, ()))
+    def think(self, delta: Mapping[str, Any]) -> str:
+        """Add reasoning and return what of it people can read."""
+        self.kind, self.grown = "reasoningContent", True
+        for field in ("signature", "redactedContent"):
+            self.append(field, text(delta.get(field)))
+        return self.append("reasoning", spoken(delta.get("text")))
+
+    def argue(self, piece: Any, raw: Raw) -> str:
+        """Add input and return what was added."""
+        self.kind, self.grown = "toolUse", True
+        if piece is None:
+            return ""
+        written = piece if isinstance(piece, str) else bytes(slices(raw)["input"]).decode()
+        if written:
+            if self.mended:
+                self.restart()
+            self.mended = not isinstance(piece, str)
+            self.pieces.append(written)
+        return written
+
+    def identify(self, own: str) -> None:
+        """Give it the id that it goes back under."""
+        if own != self.id:
+            self._raw = None
+        self.id = own
 
     def native(self) -> Raw | None:
         """Return the item that is sent back; None if there is nothing to send."""
         match self.kind:
             case "text":
-                said = self.joined("text")
-                return Raw(encoding.encode({"text": said})) if said.strip() else None
+                if not self.text.strip():
+                    return None
+                return self._raw or Raw(encoding.encode({"text": self.text}))
             case "toolUse":
-                given = legal_object(self.joined("input") or "{}") or Raw(b"{}")
-                use = {"toolUseId": self.id, "name": self.name, "input": given}
+                given = legal_object(self.arguments)
+                if self._raw is not None and given is not None and self.name:
+                    own = slices(slices(self._raw)["toolUse"]).get("input", Raw(b""))
+                    if bytes(own) == bytes(given):
+                        return self._raw
+                use = {"toolUseId": self.id, "name": self.name, "input": given or Raw(b"{}")}
                 return Raw(encoding.encode({"toolUse": use}))
             case "reasoningContent":
                 return self._reasoning()
             case _:
-                return None
+                return self._raw
 
     def _reasoning(self) -> Raw | None:
         inner: dict[str, Any] = {}
-        if signature := self.joined("signature"):
+        if signature := self._joined("signature"):
             # A text that was left out by the model's choice stays an empty one.
-            inner["reasoningText"] = {"text": self.joined("reasoning"), "signature": signature}
-        elif redacted := self.joined("redactedContent"):
+            inner["reasoningText"] = {"text": self.reasoning, "signature": signature}
+        elif redacted := self._joined("redactedContent"):
             inner["redactedContent"] = redacted
-        return Raw(encoding.encode({"reasoningContent": inner})) if inner else None
+        if not inner:
+            return None
+        return self._raw or Raw(encoding.encode({"reasoningContent": inner}))
 
-    def _be(self, kind: str) -> None:
-        if self.kind not in ("", kind):
-            raise _broken("a content block changed its kind")
-        if not self.kind and kind == "toolUse":
-            raise _broken("a tool use was not begun")
-        self.kind = kind
+    def _joined(self, field: str) -> str:
+        return "".join(self._texts.get(field, ()))
 
 
 def parse_body(body: bytes) -> Answer:
@@ -255,43 +386,23 @@ def parse_body(body: bytes) -> Answer:
 
     Raises:
         StreamBroken: It is no answer of Converse.
+        ProviderRefused: It is an error object that blames the request.
+        ProviderBusy: It is any other error object.
     """
-    value = values(body)
-    message = table(table(value.get("output")).get("message"))
-    if not isinstance(message.get("content"), list):
-        raise _broken("the body holds no list of content blocks")
-    fields = slices(body)
-    content = items(slices(slices(fields["output"])["message"])["content"])
-    texts: list[str] = []
-    thoughts: list[str] = []
-    calls: list[Call] = []
-    natives: list[Raw] = []
-    for raw, each in zip(content, array(message["content"]), strict=True):
-        block = table(each)
-        if "text" in block:
-            texts.append(text(block["text"]))
-            if not texts[-1].strip():
-                continue
-        elif "toolUse" in block:
-            use = table(block["toolUse"])
-            if not (text(use.get("toolUseId")) and text(use.get("name"))):
-                raise _broken("a tool use has no id or no name")
-            given = bytes(slices(slices(raw)["toolUse"]).get("input", Raw(b"{}"))).decode()
-            calls.append(Call(use["toolUseId"], use["name"], given))
-        elif "reasoningContent" in block:
-            inner = table(table(block["reasoningContent"]).get("reasoningText"))
-            thoughts.append(text(inner.get("text")))
-            if inner and not inner.get("signature"):
-                continue
-        natives.append(raw)
-    return Answer(
-        text="".join(texts),
-        reasoning="".join(thoughts),
-        calls=tuple(calls),
-        native=tuple(natives),
-        stop=text(value.get("stopReason")) or None,
-        usage=read_usage(fields["usage"] if isinstance(value.get("usage"), dict) else None),
-    )
+    parser = ConverseParser()
+    parser.feed(SseEvent(None, body))
+    return parser.finish()
+
+
+def _kind(value: Mapping[str, Any], name: str | None) -> str:
+    """Return what an event is: by its name, or what it holds."""
+    if name:
+        return name
+    if table(value.get("start")):
+        return "contentBlockStart"
+    if table(value.get("delta")):
+        return "contentBlockDelta"
+    return "contentBlockStop" if "contentBlockIndex" in value else ""
 
 
 def read_usage(raw: Raw | None) -> Usage:
@@ -315,10 +426,4 @@ def read_usage(raw: Raw | None) -> Usage:
         cache_write=written,
         output=count(said.get("outputTokens")),
         raw=raw,
-    )
-
-
-def _broken(what: str) -> StreamBroken:
-    return StreamBroken(
-        f"not an answer of Converse: {what}; send the request again or check the base URL"
     )

@@ -8,12 +8,15 @@ How a part becomes the item that is sent back:
   ones. An empty text with a signature is complete and stays.
 - Text that came in pieces is joined once. A piece with a signature is never joined with another,
   since a signature belongs to the part that it stands on; thoughts and text are not joined.
-- A call without an id (older models) gets one, made of the answer's id and the call's place, so
-  that its result can name it.
-- A call's `args` are the provider's own JSON text; none at all are `{}`.
+- A call without an id (older models), or with that of another call, gets one, made of the answer's
+  id and the call's place, so that its result can name it.
+- A call's `args` are the provider's own JSON text; none at all are `{}`. A call that comes in
+  pieces was not asked for, and counts as cut.
+- What is no part, or a text that is none, is passed over.
 
-An answer is whole when a `finishReason` has come. Counts that are zero are left out on this wire
-(protocol buffers), so a count that is missing beside others is 0.
+An answer has ended when a `finishReason` has come, or `[DONE]` behind something. Counts that are
+zero are left out on this wire (protocol buffers), so a count that is missing beside others is 0. Of
+several candidates, one was asked for: the first.
 """
 
 from __future__ import annotations
@@ -34,43 +37,69 @@ from addendum.wire.answer import (
     ReasoningDelta,
     TextDelta,
 )
-from addendum.wire.reading import array, count, items, slices, table, text, values
-from addendum.wire.refusal import one_line, stream_error
+from addendum.wire.calls import Draft, Ids, assembled, settled
+from addendum.wire.endings import details, graver
+from addendum.wire.events import is_done, joined_usage, read
+from addendum.wire.reading import (
+    array,
+    count,
+    items,
+    legal_object,
+    number,
+    slices,
+    spoken,
+    table,
+    text,
+    values,
+)
+from addendum.wire.refusal import one_line
 from addendum.wire.sse import SseEvent
 
-_FAILED = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"})
-"""Reasons to end that leave nothing to go on with; the same request may well succeed."""
+_ENDS = ("finishMessage", "safetyRatings", "stop_details")
 
 
 class GeminiParser:
-    """Reads one streamed answer (see `addendum.wire.answer.Parser`)."""
+    """Reads one answer (see `addendum.wire.answer.Parser`)."""
 
     def __init__(self) -> None:
         self._parts: list[_Part] = []
+        self._ids = Ids()
         self._calls = 0
         self._id = ""
         self._model = ""
+        self._index: int | None = None
+        self._foreign = False
         self._stop: str | None = None
         self._blocked = ""
         self._usage: Raw | None = None
+        self._details: dict[str, Raw] = {}
+        self._done = False
 
     def feed(self, event: SseEvent) -> tuple[Delta, ...]:
         """Take one event and return what it adds.
 
         Raises:
-            StreamBroken: The event is no JSON, or no chunk of one answer.
+            StreamBroken: The event is JSON that cannot be read.
             ProviderRefused: A chunk that reports an error and blames the request.
             ProviderBusy: A chunk that reports any other error.
         """
-        if not event.data.strip():
+        if is_done(event):
+            self._done = self._done or bool(self._parts)
             return ()
-        value = values(event.data)
-        if value.get("error"):
-            raise stream_error(event.data)
-        return tuple(self._chunk(value, event.data))
+        found = read(event, ended=self._done and self._stop is not None)
+        if found is None:
+            return ()
+        value, data = found
+        if "candidates" not in value and table(value.get("response")):
+            # As some gateways of Google's own wrap it.
+            value, data = table(value["response"]), slices(data)["response"]
+        return tuple(self._chunk(value, data))
 
-    def finish(self) -> Answer:
-        """Return the whole answer.
+    def finish(self, most: int | None = None) -> Answer:
+        """Return the answer.
+
+        Args:
+            most: Tokens of output that the request allows, if it says so.
 
         Raises:
             StreamBroken: No `finishReason` came, or the model's call was malformed.
@@ -82,11 +111,11 @@ class GeminiParser:
                 "holds",
                 code=one_line(self._blocked, 60),
             )
-        if self._stop is None:
-            raise StreamBroken("the answer was cut before its finishReason; send it again")
-        if self._stop in _FAILED and not any(part.name for part in self._parts):
-            raise StreamBroken(f"the model's answer was unusable ({self._stop}); send it again")
-        return self._answer(complete=True)
+        if self._stop is None and not self._done:
+            raise StreamBroken(
+                "the answer was cut before its finishReason; send it again", again=True
+            )
+        return self._answer(complete=True, most=most)
 
     def partial(self) -> Answer:
         """Return what has arrived so far, for the record of a failed attempt."""
@@ -94,35 +123,48 @@ class GeminiParser:
 
     def settled(self) -> tuple[Call, ...]:
         """Return the calls that have come whole."""
-        return tuple(Call(part.id, part.name, part.arguments) for part in self._parts if part.name)
+        return settled(part.call for part in self._parts if part.call is not None)
 
-    def _chunk(self, value: Mapping[str, Any], data: bytes) -> list[Delta]:
+    def _chunk(self, value: Mapping[str, Any], data: Raw) -> list[Delta]:
         self._id = self._id or text(value.get("responseId"))
         self._model = self._model or text(value.get("modelVersion"))
-        self._blocked = text(table(value.get("promptFeedback")).get("blockReason"))
-        fields = slices(data)
-        if isinstance(value.get("usageMetadata"), dict):
-            self._usage = fields["usageMetadata"]
-        candidates = array(value.get("candidates"))
-        if not candidates:
+        self._blocked = self._blocked or text(table(value.get("promptFeedback")).get("blockReason"))
+        self._count(value, data)
+        self._details.update(details(value, data, ("promptFeedback",)))
+        candidates = value.get("candidates")
+        raw = slices(data).get("candidates", Raw(b"{}"))
+        candidate = table(candidates)
+        if array(candidates):
+            candidate, raw = table(array(candidates)[0]), items(raw)[0]
+        index = number(candidate.get("index"))
+        self._index = index if self._index is None else self._index
+        foreign = index is not None and index != self._index
+        self._foreign = self._foreign or foreign or len(array(candidates)) > 1
+        if foreign or not candidate:
             return []
-        candidate = table(candidates[0])
-        if len(candidates) > 1 or candidate.get("index") not in (0, None):
-            raise _broken("it holds several candidates")
-        self._stop = text(candidate.get("finishReason")) or self._stop
-        parts = array(table(candidate.get("content")).get("parts"))
-        if not parts:
-            return []
-        content = slices(slices(items(fields["candidates"])[0])["content"])
+        self._count(candidate, raw)
+        self._details.update(details(candidate, raw, _ENDS))
+        if stop := text(candidate.get("finishReason")):
+            self._stop = graver(self._stop, stop)
+        content = table(candidate.get("content"))
+        parts = content.get("parts")
+        own = slices(slices(raw)["content"]).get("parts", Raw(b"[]")) if content else Raw(b"[]")
+        pairs = zip(array(parts), items(own), strict=True) if array(parts) else [(parts, own)]
         news: list[Delta] = []
-        for part, raw in zip(parts, items(content["parts"]), strict=True):
-            news += self._take(table(part), raw)
+        for part, its in pairs:
+            if table(part):
+                news += self._take(table(part), its)
         return news
 
+    def _count(self, value: Mapping[str, Any], raw: Raw) -> None:
+        if table(value.get("usageMetadata")):
+            self._usage = joined_usage(self._usage, slices(raw)["usageMetadata"])
+
     def _take(self, part: Mapping[str, Any], raw: Raw) -> list[Delta]:
-        call = part.get("functionCall")
-        if call is not None:
-            return self._call(table(call), raw)
+        if table(part.get("functionCall")):
+            return self._call(table(part["functionCall"]), raw)
+        if "functionCall" in part:
+            return []
         made = _Part(part, raw)
         if not (self._parts and self._parts[-1].absorb(made)):
             self._parts.append(made)
@@ -132,56 +174,71 @@ class GeminiParser:
 
     def _call(self, call: Mapping[str, Any], raw: Raw) -> list[Delta]:
         name = text(call.get("name"))
-        if not name:
-            raise _broken("a function call has no name")
-        if call.get("partialArgs") or call.get("willContinue"):
-            raise _broken("a function call came in pieces, which was not asked for")
-        if not isinstance(call.get("args", {}), dict):
-            raise _broken("a function call's args are no object")
+        pieces = bool(call.get("partialArgs") or call.get("willContinue"))
+        last = self._parts[-1].call if self._parts else None
+        if not name and last is not None and last.cut:
+            return []  # More of a call that is not put together here.
         place, self._calls = self._calls, self._calls + 1
         fields = slices(raw)
         inner = slices(fields["functionCall"])
-        given = text(call.get("id"))
-        if not given:
-            seed = f"{self._id} {place} {bytes(raw).decode()}"
-            given = f"call_{encoding.digest(seed)[:24]}"
-            named = {"id": given, **{key: each for key, each in inner.items() if key != "id"}}
-            raw = Raw(encoding.encode({**fields, "functionCall": named}))
-        arguments = bytes(inner.get("args", Raw(b"{}"))).decode()
+        given, arguments = text(call.get("id")), call.get("args")
+        own = inner.get("args", Raw(b"{}"))
+        draft = Draft(self._ids.take(given, f"{self._id} {place} {bytes(raw).decode()}"), name)
+        draft.open, draft.cut = False, pieces
+        draft.pieces = [arguments if isinstance(arguments, str) else bytes(own).decode()]
+        changed: dict[str, Any] = {}
+        if draft.id != given:
+            changed["id"] = draft.id
+        if pieces or not isinstance(arguments, dict | None):
+            changed["args"] = legal_object(draft.arguments) or Raw(b"{}")
+        if changed:
+            kept = {key: each for key, each in inner.items() if key not in _PIECES | changed.keys()}
+            first = {"id": changed.pop("id")} if "id" in changed else {}
+            raw = Raw(encoding.encode({**fields, "functionCall": {**first, **kept, **changed}}))
         made = _Part({}, raw)
-        made.id, made.name, made.arguments = given, name, arguments
+        made.call = draft
         self._parts.append(made)
-        return [CallStarted(place, given, name), CallArguments(place, arguments)]
+        return [CallStarted(place, draft.id, name), CallArguments(place, draft.arguments)]
 
-    def _answer(self, *, complete: bool) -> Answer:
+    def _answer(self, *, complete: bool, most: int | None = None) -> Answer:
         natives = [part.native() for part in self._parts] if complete else []
-        return Answer(
-            text="".join(part.text for part in self._parts if not part.thought),
-            reasoning="".join(part.text for part in self._parts if part.thought),
-            calls=tuple(
-                Call(part.id, part.name, part.arguments) for part in self._parts if part.name
+        return assembled(
+            Answer(
+                text="".join(part.text for part in self._parts if not part.thought),
+                reasoning="".join(part.text for part in self._parts if part.thought),
+                native=tuple(native for native in natives if native is not None),
+                stop=self._stop,
+                usage=read_usage(self._usage),
+                message_id=self._id or None,
+                model=self._model or None,
+                left_out=("a second candidate",) if self._foreign else (),
+                complete=complete,
             ),
-            native=tuple(native for native in natives if native is not None),
-            stop=self._stop,
-            usage=read_usage(self._usage),
-            message_id=self._id or None,
-            model=self._model or None,
-            complete=complete,
+            [part.call for part in self._parts if part.call is not None],
+            details=self._details,
+            most=most,
         )
+
+
+_PIECES = frozenset({"partialArgs", "willContinue"})
 
 
 class _Part:
-    """A part as it grows."""
+    """A part as it grows.
+
+    Attributes:
+        text: Its text.
+        thought: Whether that is readable reasoning.
+        call: The call that it is.
+    """
 
     def __init__(self, value: Mapping[str, Any], raw: Raw) -> None:
-        self.id = self.name = self.arguments = ""
-        self.text = text(value.get("text"))
+        self.call: Draft | None = None
+        self.text = spoken(value.get("text"))
         self.thought = value.get("thought") is True
         self._raw = raw
-        self._joinable = isinstance(value.get("text"), str) and not (
-            value.keys() - {"text", "thought"}
-        )
-        self._joined = False
+        self._joinable = "text" in value and not (value.keys() - {"text", "thought"})
+        self._joined = "text" in value and not isinstance(value["text"], str)
 
     def absorb(self, piece: _Part) -> bool:
         """Take a later piece of the same text in; return False if it is a part of its own."""
@@ -198,7 +255,8 @@ class _Part:
             return None
         if not self._joined:
             return self._raw
-        value: dict[str, Any] = {"text": self.text}
+        value: dict[str, Any] = {} if self._joinable else dict(slices(self._raw))
+        value["text"] = self.text
         if self.thought:
             value["thought"] = True
         return Raw(encoding.encode(value))
@@ -240,10 +298,4 @@ def read_usage(raw: Raw | None) -> Usage:
         cache_read=None if prompt is None else count(said.get("cachedContentTokenCount", 0)),
         output=None if spoken is None or thought is None else spoken + thought,
         raw=raw,
-    )
-
-
-def _broken(what: str) -> StreamBroken:
-    return StreamBroken(
-        f"not an answer of generateContent: {what}; send it again or check the base URL"
     )

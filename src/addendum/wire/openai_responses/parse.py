@@ -4,17 +4,20 @@ Source of the wire facts: the types of OpenAI's Python SDK 3.57.0.
 
 An item that is sent back is the text of `output_item.done`, byte for byte, in the order of
 `output_index`; `output_item.added` is not complete (its `encrypted_content` is another one). An
-item whose `done` did not come is taken from the `output` of the last event. Two kinds of items are
-left out, since the provider would refuse them: see `addendum.wire.openai_responses.items`.
+item whose `done` did not come is taken from the `output` of the last event, else put together from
+its pieces. What the provider would refuse is left out: see `addendum.wire.openai_responses.items`.
 
-An answer is whole when `response.completed` or `response.incomplete` has come; what ended the
-latter (`max_output_tokens`, `content_filter`) is its stop word. Events that are not known are
-passed over.
+Which item an event belongs to: the one with its `output_index`, else the one with its id, else the
+last one. A second beginning is another item, and so is an end with another id.
+
+An answer has ended when `response.completed` or `response.incomplete` has come, or `[DONE]` behind
+something; what ended the latter (`max_output_tokens`, `content_filter`) is its stop word. Events
+that are not known are passed over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Raw
@@ -22,80 +25,104 @@ from msgspec import Raw
 from addendum import encoding
 from addendum.errors import StreamBroken
 from addendum.log.values import Call, Usage
-from addendum.wire.answer import (
-    Answer,
-    CallArguments,
-    CallStarted,
-    Delta,
-    ReasoningDelta,
-    TextDelta,
-)
+from addendum.wire.answer import Answer, CallArguments, CallStarted, Delta
+from addendum.wire.calls import Ids, assembled, settled
+from addendum.wire.endings import details, graver
+from addendum.wire.events import is_done, joined_usage, read
+from addendum.wire.openai_responses.growing import Item
 from addendum.wire.openai_responses.items import replayable
-from addendum.wire.reading import array, count, items, slices, table, text, values
+from addendum.wire.reading import array, count, items, number, slices, spoken, table, text, values
 from addendum.wire.refusal import stream_error
 from addendum.wire.sse import SseEvent
 
-_TEXT = ("response.output_text.delta", "response.refusal.delta")
-_REASONING = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
-_LAST = ("response.completed", "response.incomplete")
+_LAST = ("response.completed", "response.incomplete", "response.cancelled")
+_ENDS = ("incomplete_details", "stop_details", "status_details")
+_PIECES = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "refusal",
+    "response.reasoning_summary_text.delta": "thought",
+    "response.reasoning_text.delta": "thought",
+    "response.function_call_arguments.delta": "arguments",
+}
+_WHOLES = {
+    "response.output_text.done": ("text", "text"),
+    "response.refusal.done": ("refusal", "refusal"),
+    "response.reasoning_text.done": ("thought", "text"),
+    "response.function_call_arguments.done": ("arguments", "arguments"),
+}
 
 
 class ResponsesParser:
-    """Reads one streamed answer (see `addendum.wire.answer.Parser`)."""
+    """Reads one answer (see `addendum.wire.answer.Parser`)."""
 
     def __init__(self) -> None:
-        self._items: dict[int, _Item] = {}
+        self._items: list[Item] = []
+        self._ids = Ids()
         self._calls = 0
-        self._response: Mapping[str, Any] = {}
+        self._id = ""
+        self._model = ""
+        self._seed = ""
         self._usage: Raw | None = None
         self._stop: str | None = None
+        self._details: dict[str, Raw] = {}
+        self._done = False
 
     def feed(self, event: SseEvent) -> tuple[Delta, ...]:
         """Take one event and return what it adds.
 
         Raises:
-            StreamBroken: The event is no JSON, or no event of one answer.
+            StreamBroken: The event is JSON that cannot be read.
             ProviderRefused: An error event that blames the request.
             ProviderBusy: Any other error event, or a response that failed.
         """
-        data = event.data.strip()
-        if self._stop is not None or not data or data == b"[DONE]":
+        if is_done(event):
+            self._done = self._done or bool(self._items)
             return ()
-        value = values(data)
+        found = read(event, ended=self._stop is not None)
+        if found is None:
+            return ()
+        value, data = found
+        self._seed = self._seed or bytes(data).decode()
         kind = text(value.get("type")) or event.event or ""
-        if kind == "error" or (not kind and value.get("error")):
-            raise stream_error(data)
-        response = table(value.get("response"))
-        if response:
-            self._response = response
-        if kind == "response.failed":
-            raise stream_error(encoding.encode({"error": response.get("error")}))
-        if kind in _LAST and response:
-            return self._finish(kind, slices(data)["response"])
-        if kind in ("response.output_item.added", "response.output_item.done"):
-            return self._item(value).take(
-                table(value.get("item")), slices(data).get("item"), done=kind.endswith("done")
+        if isinstance(value.get("output"), list):
+            return self._response("", value, data, ends=True)
+        if table(value.get("response")):
+            response = table(value["response"])
+            ends = kind in _LAST or (
+                not kind.startswith("response.") and f"response.{response.get('status')}" in _LAST
             )
-        piece = text(value.get("delta"))
-        if not piece:
+            return self._response(kind, response, slices(data)["response"], ends=ends)
+        if kind in _LAST:
+            self._stop = graver(self._stop, kind.removeprefix("response."))
+        if table(value.get("item")):
+            begun = kind.endswith("added") or (not kind and not _complete(table(value["item"])))
+            return tuple(self._take(value, data, done=not begun))
+        if kind in _WHOLES:
+            field, name = _WHOLES[kind]
+            return tuple(self._rest(self._owner(value, field), field, spoken(value.get(name))))
+        piece = spoken(value.get("delta"))
+        if not piece or (kind and kind not in _PIECES):
             return ()
-        if kind in _TEXT:
-            return self._item(value).say(piece)
-        if kind in _REASONING:
-            return self._item(value).think(piece)
-        if kind == "response.function_call_arguments.delta":
-            return self._item(value).argue(piece)
-        return ()
+        field = _PIECES.get(kind, "")
+        item = self._owner(value, field)
+        if item.done and item.came(field):
+            return ()  # Its end held all of it.
+        return tuple(self._grow(item, field, piece))
 
-    def finish(self) -> Answer:
-        """Return the whole answer.
+    def finish(self, most: int | None = None) -> Answer:
+        """Return the answer.
+
+        Args:
+            most: Tokens of output that the request allows, if it says so.
 
         Raises:
-            StreamBroken: The last event did not come, or a call has no id or no name.
+            StreamBroken: It was cut before its end, or the provider gave it up with nothing said.
         """
-        if self._stop is None:
-            raise StreamBroken("the answer was cut before response.completed; send it again")
-        return self._answer(complete=True)
+        if self._stop is None and not self._done:
+            raise StreamBroken(
+                "the answer was cut before response.completed; send it again", again=True
+            )
+        return self._answer(complete=True, most=most)
 
     def partial(self) -> Answer:
         """Return what has arrived so far, for the record of a failed attempt."""
@@ -103,41 +130,157 @@ class ResponsesParser:
 
     def settled(self) -> tuple[Call, ...]:
         """Return the calls that have come whole."""
-        return tuple(
-            Call(item.id, item.name, item.arguments)
-            for _, item in sorted(self._items.items())
-            if item.kind == "function_call" and item.name and item.done
-        )
+        return settled(item for item in self._ordered() if item.number is not None)
 
-    def _item(self, value: Mapping[str, Any]) -> _Item:
-        index = count(value.get("output_index"))
-        if index is None:
-            raise _broken("an event names no output_index")
-        return self._items.setdefault(index, _Item(self._next_call))
+    # -- whole responses --------------------------------------------------------------------
 
-    def _next_call(self) -> int:
-        self._calls += 1
-        return self._calls - 1
-
-    def _finish(self, kind: str, raw: Raw) -> tuple[Delta, ...]:
-        fields = slices(raw)
-        response = self._response
+    def _response(
+        self, kind: str, response: Mapping[str, Any], raw: Raw, *, ends: bool
+    ) -> tuple[Delta, ...]:
+        """Read a response as it begins, goes on, or ends."""
+        self._id = self._id or text(response.get("id"))
+        self._model = self._model or text(response.get("model"))
+        fields, status = slices(raw), text(response.get("status"))
+        if table(response.get("usage")):
+            self._usage = joined_usage(self._usage, fields["usage"])
+        if kind == "response.failed" or status == "failed" or response.get("error"):
+            if self._stop is not None:
+                return ()
+            unsaid = Raw(b'{"code":"failed","message":"the response failed"}')
+            error = fields["error"] if response.get("error") else unsaid
+            raise stream_error(encoding.encode({"error": error}))
+        if not ends:
+            return ()
         said: list[Delta] = []
-        if array(response.get("output")):
-            listed = items(fields["output"])
-            for index, (given, own) in enumerate(zip(response["output"], listed, strict=True)):
-                item = self._items.setdefault(index, _Item(self._next_call))
-                if not item.done:
-                    said += item.take(table(given), own, done=True)
-        if isinstance(response.get("usage"), dict):
-            self._usage = fields["usage"]
+        listed = array(response.get("output"))
+        for place, (item, own) in enumerate(
+            zip(listed, items(fields["output"]) if listed else (), strict=True)
+        ):
+            if table(item):
+                known = self._listed(place, table(item))
+                if not known.done:
+                    said += self._fill(known, table(item), own)
+        self._details.update(details(response, raw, _ENDS))
         reason = text(table(response.get("incomplete_details")).get("reason"))
-        self._stop = reason or kind.removeprefix("response.")
+        self._stop = graver(self._stop, reason or status or kind.removeprefix("response.") or None)
+        self._done = self._done or bool(self._items)
         return tuple(said)
 
-    def _answer(self, *, complete: bool) -> Answer:
-        ordered = [self._items[index] for index in sorted(self._items)]
-        return _assemble(ordered, self._response, self._stop, self._usage, complete=complete)
+    def _listed(self, place: int, item: Mapping[str, Any]) -> Item:
+        """Return the item that one of the last event's list is."""
+        ident = text(item.get("id"))
+        named = (each for each in self._items if ident and each.item_id == ident)
+        known = next(named, None)
+        if known is None:
+            same = (each for each in self._items if each.index == place)
+            known = next((each for each in same if not (each.item_id and ident)), None)
+        return known or self._new(place)
+
+    # -- items ------------------------------------------------------------------------------
+
+    def _ordered(self) -> list[Item]:
+        return sorted(self._items, key=lambda item: item.index)
+
+    def _new(self, index: int | None) -> Item:
+        last = max((item.index for item in self._items), default=-1)
+        item = Item(last + 1 if index is None else index)
+        self._items.append(item)
+        return item
+
+    def _owner(self, value: Mapping[str, Any], field: str) -> Item:
+        """Return the item that a piece belongs to, by the rule stated at the top."""
+        index, ident = number(value.get("output_index")), text(value.get("item_id"))
+        here = [item for item in self._items if item.index == index and item.fits(field)]
+        named = [item for item in self._items if ident and item.item_id == ident]
+        last = [item for item in self._items if item.fits(field)] if index is None else []
+        found = (here or named or last)[-1:]
+        return found[0] if found else self._new(index)
+
+    def _take(self, value: Mapping[str, Any], data: Raw, *, done: bool) -> list[Delta]:
+        """Take an item, whole or as it begins."""
+        item, raw = table(value["item"]), slices(data)["item"]
+        index, ident = number(value.get("output_index")), text(item.get("id"))
+        field = _FIELDS.get(text(item.get("type")), "")
+        here = [
+            each
+            for each in self._items
+            if (index is None or each.index == index)
+            and each.fits(field)
+            and (each.item_id == ident or not (each.item_id and ident))
+            and not (each.begun and not done)
+        ]
+        # Some servers give all items one id: it counts for what still misses its end.
+        named = [each for each in self._items if ident and each.item_id == ident and not each.done]
+        found = (here or (named if done else []))[-1:]
+        if not done and any(index in (None, each.index) and each.begun for each in named):
+            return []  # Told twice.
+        known = found[0] if found else self._new(index)
+        if known.done:
+            return []
+        if done:
+            return self._fill(known, item, raw)
+        known.begin(item)
+        return self._announced(known)
+
+    def _fill(self, known: Item, item: Mapping[str, Any], raw: Raw) -> list[Delta]:
+        """Take all of an item in."""
+        known.begin(item)
+        said = self._announced(known)
+        for field, whole in known.finish(item, raw):
+            said += self._rest(known, field, whole)
+        if known.number is not None and not known.pieces:
+            said.append(CallArguments(known.number, "{}"))
+        return said
+
+    def _rest(self, item: Item, field: str, whole: str) -> list[Delta]:
+        """Take what a whole text holds beyond the pieces that came."""
+        came = item.came(field)
+        return self._grow(item, field, whole[len(came) :]) if whole.startswith(came) else []
+
+    def _grow(self, item: Item, field: str, piece: str) -> list[Delta]:
+        said = item.grow(field, piece) if piece else None
+        if said is not None:
+            return [said]
+        if item.number is None or not piece:
+            return []
+        return [CallArguments(item.number, piece)]
+
+    def _announced(self, item: Item) -> list[Delta]:
+        """Tell of a call once it has begun; then it has an id."""
+        if item.kind != "function_call" or item.number is not None:
+            return []
+        item.number, self._calls = self._calls, self._calls + 1
+        item.identify(
+            self._ids.take(item.id, f"{self._id or self._seed} {item.number} {item.name}")
+        )
+        said: list[Delta] = [CallStarted(item.number, item.id, item.name)]
+        return [*said, CallArguments(item.number, item.written)] if item.pieces else said
+
+    def _answer(self, *, complete: bool, most: int | None = None) -> Answer:
+        ordered = self._ordered()
+        if complete:
+            for item in ordered:
+                self._announced(item)
+        natives = [item.native() for item in ordered] if complete else []
+        return assembled(
+            Answer(
+                text="".join(item.text for item in ordered),
+                reasoning="".join(item.reasoning for item in ordered),
+                native=replayable(raw for raw in natives if raw is not None),
+                stop=self._stop,
+                usage=_usage(self._usage),
+                message_id=self._id or None,
+                model=self._model or None,
+                complete=complete,
+            ),
+            [item for item in ordered if item.kind == "function_call"],
+            details=self._details,
+            refused=any(item.refused for item in ordered),
+            most=most,
+        )
+
+
+_FIELDS = {"message": "text", "function_call": "arguments", "reasoning": "thought"}
 
 
 def parse_body(body: bytes) -> Answer:
@@ -147,141 +290,18 @@ def parse_body(body: bytes) -> Answer:
         body: The response's body: a `response` object.
 
     Raises:
-        StreamBroken: It is no response, or a call has no id or no name.
+        StreamBroken: It is no response.
         ProviderRefused: It is an error object that blames the request.
         ProviderBusy: It is any other error object, or a response that failed.
     """
-    value = values(body)
-    if value.get("error") or value.get("object") == "error":
-        raise stream_error(body)
-    if not isinstance(value.get("output"), list):
-        raise _broken("the body holds no output")
-    kind = "response.incomplete" if value.get("status") == "incomplete" else "response.completed"
     parser = ResponsesParser()
-    parser.feed(SseEvent(kind, encoding.encode({"type": kind, "response": Raw(body)})))
+    parser.feed(SseEvent(None, body))
     return parser.finish()
 
 
-class _Item:
-    """An output item as it grows."""
-
-    def __init__(self, next_call: Callable[[], int]) -> None:
-        self.kind = ""
-        self.raw: Raw | None = None
-        self.id = ""
-        self.name = ""
-        self._next_call = next_call
-        self._call: int | None = None
-        self._text: list[str] = []
-        self._thought: list[str] = []
-        self._arguments: list[str] = []
-
-    @property
-    def done(self) -> bool:
-        """Whether the whole item has come."""
-        return self.raw is not None
-
-    @property
-    def text(self) -> str:
-        """Its text, as far as it has come."""
-        return "".join(self._text)
-
-    @property
-    def reasoning(self) -> str:
-        """Its readable reasoning, as far as it has come."""
-        return "".join(self._thought)
-
-    @property
-    def arguments(self) -> str:
-        """Its argument text, as far as it has come; none at all are `{}`."""
-        return "".join(self._arguments) or "{}"
-
-    def take(self, item: Mapping[str, Any], raw: Raw | None, *, done: bool) -> tuple[Delta, ...]:
-        """Take an item, whole or as it begins, and return what is new in it."""
-        self.kind = text(item.get("type"))
-        said: list[Delta] = []
-        if self.kind == "function_call":
-            self.id, self.name = text(item.get("call_id")), text(item.get("name"))
-            said += self._start()
-        if not done:
-            return tuple(said)
-        if raw is None or not self.kind:
-            raise _broken("an output item has no type")
-        self.raw = raw
-        if self.kind == "function_call":
-            if not (self.id and self.name):
-                raise _broken("a function call has no call_id or no name")
-            said += self.argue(_rest(text(item.get("arguments")), self._arguments))
-            if not self._arguments:
-                said += self.argue("{}")
-        elif self.kind == "message":
-            said += self.say(_rest(_said(item.get("content")), self._text))
-        elif self.kind == "reasoning":
-            whole = _said(item.get("summary")) + _said(item.get("content"))
-            said += self.think(_rest(whole, self._thought))
-        return tuple(said)
-
-    def say(self, piece: str) -> tuple[Delta, ...]:
-        """Take a piece of text."""
-        if not piece:
-            return ()
-        self._text.append(piece)
-        return (TextDelta(piece),)
-
-    def think(self, piece: str) -> tuple[Delta, ...]:
-        """Take a piece of readable reasoning."""
-        if not piece:
-            return ()
-        self._thought.append(piece)
-        return (ReasoningDelta(piece),)
-
-    def argue(self, piece: str) -> tuple[Delta, ...]:
-        """Take a piece of argument text."""
-        if not piece or self._call is None:
-            return ()
-        self._arguments.append(piece)
-        return (CallArguments(self._call, piece),)
-
-    def _start(self) -> tuple[Delta, ...]:
-        if self._call is not None or not (self.id and self.name):
-            return ()
-        self._call = self._next_call()
-        return (CallStarted(self._call, self.id, self.name),)
-
-
-def _said(parts: Any) -> str:
-    """Return the text of content parts, refusals included."""
-    found = [table(part) for part in array(parts)]
-    return "".join(text(part.get("text")) or text(part.get("refusal")) for part in found)
-
-
-def _rest(whole: str, pieces: Sequence[str]) -> str:
-    """Return what the whole item holds beyond the pieces that came."""
-    came = "".join(pieces)
-    return whole[len(came) :] if whole.startswith(came) else ""
-
-
-def _assemble(
-    found: Sequence[_Item],
-    response: Mapping[str, Any],
-    stop: str | None,
-    usage: Raw | None,
-    *,
-    complete: bool,
-) -> Answer:
-    calls = [item for item in found if item.kind == "function_call" and item.name]
-    whole = [item.raw for item in found if item.raw is not None] if complete else []
-    return Answer(
-        text="".join(item.text for item in found),
-        reasoning="".join(item.reasoning for item in found),
-        calls=tuple(Call(item.id, item.name, item.arguments) for item in calls),
-        native=replayable(whole),
-        stop=stop,
-        usage=_usage(usage),
-        message_id=text(response.get("id")) or None,
-        model=text(response.get("model")) or None,
-        complete=complete,
-    )
+def _complete(item: Mapping[str, Any]) -> bool:
+    """Say whether an item that no event tells to be whole is."""
+    return text(item.get("status")) in ("completed", "incomplete")
 
 
 def _usage(raw: Raw | None) -> Usage:
@@ -296,10 +316,4 @@ def _usage(raw: Raw | None) -> Usage:
         cache_write=count(details.get("cache_write_tokens")),
         output=count(said.get("output_tokens")),
         raw=raw,
-    )
-
-
-def _broken(what: str) -> StreamBroken:
-    return StreamBroken(
-        f"not an answer of the Responses API: {what}; send it again or check the base URL"
     )
