@@ -19,8 +19,9 @@ import msgspec
 import pytest
 
 from addendum.tools.mcp import CallOutcome, ServerSpec, ServerState
+from addendum.tools.mcp_peer import Peer
 from addendum.tools.mcp_pool import Connection, ServerPool, Timings, default_pool
-from addendum.tools.mcp_stdio import Child, run_child
+from addendum.tools.mcp_stdio import run_child
 
 pytestmark = pytest.mark.anyio
 
@@ -399,7 +400,7 @@ async def test_a_start_that_is_cancelled_midway_leaves_no_process(
         return started[-1]
 
     async def start(spec: ServerSpec) -> None:
-        async with run_child(spec, Child(), 0.1):
+        async with run_child(spec, Peer(), 0.1):
             await anyio.sleep_forever()
 
     monkeypatch.setattr(subprocess, "Popen", popen)

@@ -212,7 +212,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     probe: float = 5.0
     quiet: float = 0.05
     confirm: float = 1.0
-    grace: float = 2.0
+    grace: float = 1.0
 
 
 class CallOutcome(msgspec.Struct, frozen=True):
@@ -226,19 +226,26 @@ class CallOutcome(msgspec.Struct, frozen=True):
             `lost` (sent; the connection broke before the answer), `timeout`, `refused` (the server
             answered with a protocol error), `malformed` (its answer breaks the protocol) or
             `input_required` (it asked for input that nobody can give).
+        anew: What was asked, where it surely did not run and a new connection may do better.
     """
 
     text: str
     is_error: bool = False
     code: str | None = None
     media: tuple[Media, ...] = ()
+    anew: str = ""
 
 
-def lost_outcome(name: str) -> CallOutcome:
-    """Return the answer for a call whose connection broke before the server's answer."""
+def lost_outcome(name: str, reason: str | None = None) -> CallOutcome:
+    """Return the answer for a call whose connection broke before the server's answer.
+
+    Args:
+        name: The server's name.
+        reason: What came in place of an answer, in one line.
+    """
+    what = f"failed ({reason})" if reason else "broke the connection"
     return CallOutcome(
-        f"server {name} broke the connection before it answered; the call may or may not have "
-        "taken effect",
+        f"server {name} {what} before it answered; the call may or may not have taken effect",
         True,
         "lost",
     )

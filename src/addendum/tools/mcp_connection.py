@@ -91,6 +91,7 @@ class Connection:
         self._changes = 0
         self._closing = False
         self._tail = ""
+        self._own_words: set[str] = set()
 
     @property
     def last_words(self) -> str:
@@ -101,7 +102,7 @@ class Connection:
     @property
     def pid(self) -> int | None:
         """Process id of a server on stdio while its connection stands."""
-        return None if self._live is None else self._live.link.child.pid
+        return None if self._live is None else self._live.link.peer.pid
 
     def subscribe(self, callback: Callable[[ServerState], None]) -> Callable[[], None]:
         """Have `callback` called with each new state, in the event loop.
@@ -168,7 +169,8 @@ class Connection:
         """Ask the server something.
 
         A server that is still starting is waited for; one that is away gets one attempt at once,
-        and if that fails the answer is an error. Cancelling cancels at the server.
+        and if that fails the answer is an error. One that no longer knows us is dialled anew,
+        once, and asked again. Cancelling cancels at the server.
 
         Args:
             work: Asks, in the owner's group.
@@ -177,21 +179,56 @@ class Connection:
         Returns:
             What `work` returns, or what is told of the failure.
         """
-        name = self.spec.name
         deadline = anyio.current_time() + timeout
+        first: CallOutcome | None = None
+        while True:
+            live = await self._stood(timeout, deadline)
+            if live is None:
+                return self._unreachable(first)
+            answer = await self._put(live, work, timeout, deadline)
+            if not isinstance(answer, CallOutcome) or not answer.anew:
+                return answer
+            if first is not None:
+                # Said to a new session as well, these are no words of a server that forgot us.
+                self._own_words.add(answer.anew)
+                return answer
+            first = answer
+
+    async def _stood(self, timeout: float, deadline: float) -> _Live | None:
+        """Return the standing connection; one that is away is waited for a short time only."""
         starting = self.state.status in ("idle", "starting")
-        live: _Live | None = None
-        with anyio.move_on_after(timeout if starting else min(timeout, self._timings.demand)):
-            live = await self._reach()
-        if live is None:
-            why = self.state.error or "it has not answered yet"
-            if self._closing:
-                why = "its connection was closed"
+        patience = timeout if starting else min(timeout, self._timings.demand)
+        with anyio.move_on_at(min(deadline, anyio.current_time() + patience)):
+            return await self._reach()
+        return None
+
+    def _unreachable(self, first: CallOutcome | None) -> CallOutcome:
+        why = self.state.error or "it has not answered yet"
+        if self._closing:
+            why = "its connection was closed"
+        if first is None:
             return CallOutcome(
-                f"server {name} is not reachable; its tools work again when it is back ({why})",
+                f"server {self.spec.name} is not reachable; its tools work again when it is back "
+                f"({why})",
                 True,
                 "unreachable",
             )
+        # What refused the call often refuses a new connection in the same words.
+        if first.text.endswith(why):
+            return first
+        return msgspec.structs.replace(
+            first, text=f"{first.text}; a new connection could not be made ({why})"
+        )
+
+    async def _put(
+        self,
+        live: _Live,
+        work: Callable[[Link], Awaitable[T | CallOutcome]],
+        timeout: float,
+        deadline: float,
+    ) -> T | CallOutcome:
+        """Ask on a connection that stands."""
+        name = self.spec.name
         job = _Job(work)
         live.tasks.start_soon(_perform, live.link, job)
         try:
@@ -201,6 +238,9 @@ class Connection:
         finally:
             if not job.done.is_set():
                 job.scope.cancel()
+        if live.link.lost.is_set() and not live.over:
+            # At once: what is asked next must not go there again.
+            self._end(live, live.link.why())
         if job.outcome is not None:
             return job.outcome
         if job.done.is_set():
@@ -255,7 +295,7 @@ class Connection:
         bell.set()
 
     def _words(self, link: Link) -> str:
-        return self.spec.redact(link.child.tail.decode(errors="replace"))
+        return self.spec.redact(link.peer.tail.decode(errors="replace"))
 
     def _publish(self, **changes: Any) -> None:
         state = msgspec.structs.replace(self.state, **changes)
@@ -313,14 +353,14 @@ class Connection:
             )
         except ImportError as error:
             return one_line(f"the MCP SDK cannot be imported: {error}")
-        link: Link = linking.Link(self.spec, self._note_change)
+        link: Link = linking.Link(self.spec, self._note_change, self._own_words)
         try:
             async with linking.open_link(
                 link, self.spec, grace=self._timings.grace, within=self._timings.connect
             ):
                 await self._stand(link)
             # Told after the end: by then a child's last words have been read.
-            return link.reason(ConnectionError(self.state.error or "the connection ended"))
+            return link.why()
         except Exception as error:
             return link.reason(error)
         finally:
@@ -342,12 +382,12 @@ class Connection:
 
     async def _watch(self, live: _Live) -> None:
         await live.link.lost.wait()
-        self._end(live, "the connection ended")
+        self._end(live, live.link.why())
 
     def _end(self, live: _Live, error: str) -> None:
         live.over = True
         if self._live is live:
-            self._live = None
+            self._live, self._tail = None, self._words(live.link)
             self._away(error)
         self._ring()
 
@@ -369,7 +409,7 @@ class Connection:
             await answered.wait()
         live.probing = False
         if not answered.is_set():
-            live.link.child.kill()
+            live.link.peer.kill()
             self._end(live, "it no longer answers")
 
     def _note_change(self) -> None:
@@ -395,6 +435,8 @@ class Connection:
             try:
                 listing, seen = await self._settled(live, fresh)
             except Exception as error:
+                if live.link.lost.is_set():
+                    return
                 # A broken connection shows here first, and is no fault of the list: it ends this
                 # task in the meantime.
                 await anyio.sleep(self._timings.quiet)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import anyio
-import httpx2
 import mcp_types as types
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
@@ -34,6 +33,8 @@ from addendum.tools.mcp import (
     remote_tool,
     screen_tool,
 )
+from addendum.tools.mcp_http import Refused
+from addendum.tools.mcp_messages import Unusable
 from addendum.tools.mcp_offers import (
     MAX_OFFERS,
     RemotePrompt,
@@ -43,9 +44,9 @@ from addendum.tools.mcp_offers import (
     screen_prompts,
     screen_resources,
 )
+from addendum.tools.mcp_peer import Peer
 from addendum.tools.mcp_results import read_content
-from addendum.tools.mcp_stdio import Child
-from addendum.tools.mcp_transport import mend
+from addendum.tools.mcp_sessions import Verdict, judge
 
 # The SDK logs each bad line of a server with a traceback. Where the application set up no logging,
 # Python would print those into the user's terminal; with a handler of their own they go where the
@@ -62,8 +63,19 @@ MAX_OFFER_PAGES = 50
 Report = Callable[[float, float | None, str | None], None]
 """Told how far a call is, of how much, and in what words."""
 
-_FALLBACK = "Server returned an error response"
-"""The SDK's message for an HTTP error without a JSON-RPC body."""
+
+def _asked(request: types.Request[Any, Any]) -> str:
+    params = request.params
+    return f"{request.method} {getattr(params, 'name', '') or getattr(params, 'uri', '')}".strip()
+
+
+def _broken(error: MCPError) -> bool:
+    """Whether an error stands for the end of the way to the server, and is no answer of its."""
+    why = error.error.data
+    if isinstance(why, Refused):
+        return why.code is None and (why.status is None or why.status < 400)
+    # Servers use the same number for errors of their own.
+    return error.code == types.CONNECTION_CLOSED and error.message == "Connection closed"
 
 
 class _Absent(Exception):
@@ -77,20 +89,27 @@ class _Object(RootModel[dict[str, Any]]):
 class Link:
     """A connection that stands: asks for the list, calls, follows changes.
 
+    Args:
+        spec: The server.
+        on_change: Called when the server says that its list changed.
+        own_words: What was asked that speaks of sessions in answers of its own: these end none.
+
     Attributes:
         lost: Set when the connection has ended.
-        child: The server's process, for a server on stdio.
+        peer: What is known of the other side.
     """
 
-    def __init__(self, spec: ServerSpec, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, spec: ServerSpec, on_change: Callable[[], None], own_words: set[str] | None = None
+    ) -> None:
         self._spec = spec
+        self._own_words = set[str]() if own_words is None else own_words
         self._on_change = on_change
         self._session: ClientSession | None = None
         self._notes: list[str] = []
         self._good: list[str] = []
         self.lost = anyio.Event()
-        self.child = Child()
-        self.http_status: int | None = None
+        self.peer = Peer()
 
     @property
     def session(self) -> ClientSession:
@@ -137,6 +156,7 @@ class Link:
             except MCPError as error:
                 if error.code == types.METHOD_NOT_FOUND and cursor is None:
                     return Listing((), self._instructions())
+                self._judged(error, "tools/list")
                 raise
             count += len(page.tools)
             # The SDK leaves out, as the protocol demands, tools with bad `x-mcp-header` fields.
@@ -292,7 +312,7 @@ class Link:
         except MCPError as error:
             if absent and error.code == types.METHOD_NOT_FOUND:
                 raise _Absent from None
-            return self._refusal(error)
+            return self._refusal(error, _asked(request))
         except (ValueError, ContentError, RuntimeError) as error:
             # Not pydantic's errors alone: the SDK also writes what it has read, to check it.
             reason = one_line(str(error), 200)
@@ -320,22 +340,50 @@ class Link:
         answer = await self.session.send_request(request, _Object, progress_callback=told)
         return answer.root
 
-    def _refusal(self, error: MCPError) -> CallOutcome:
+    def _refusal(self, error: MCPError, asked: str) -> CallOutcome:
+        """Return what is told of an error in place of an answer."""
         name = self._spec.name
-        if error.code == types.CONNECTION_CLOSED:
-            return lost_outcome(name)
-        if error.message == "Session terminated":
-            # The SDK's message for a 404: the server forgot this session. A new one must begin.
+        why = error.error.data
+        if isinstance(why, Unusable):
+            return CallOutcome(
+                f"server {name} sent a malformed answer: {error.message}", True, "malformed"
+            )
+        verdict = self._judged(error, asked)
+        if verdict != "unsure":
+            anew = asked if verdict == "anew" else ""
+            if _broken(error):
+                text, code = f"server {name} is not reachable", "unreachable"
+            else:
+                text, code = f"server {name} refused the call", "refused"
+            return CallOutcome(f"{text}: {self.reason(error)}", True, code, anew=anew)
+        return lost_outcome(name, self.reason(error) if isinstance(why, Refused) else None)
+
+    def _judged(self, error: MCPError, asked: str) -> Verdict:
+        """Say what an error means; where a new connection must begin, this one is lost."""
+        why = error.error.data if isinstance(error.error.data, Refused) else None
+        if _broken(error):
+            if why is None or why.status is None:
+                self.lost.set()
+            return "unsure" if why is None or why.sent else "anew"
+        if asked in self._own_words:
+            return "answer"
+        verdict = judge(
+            status=why and why.status,
+            session=self.peer.session,
+            code=error.code if why is None else why.code,
+            words=error.message,
+        )
+        if verdict != "answer":
+            self.peer.broke(error)
             self.lost.set()
-            return lost_outcome(name)
-        return CallOutcome(f"server {name} refused the call: {self.reason(error)}", True, "refused")
+        return verdict
 
     async def alive(self) -> bool:
         """Ask for a sign of life; any answer is one, also that this protocol has no ping."""
         try:
             await self.session.send_ping()
         except MCPError as error:
-            return error.code != types.CONNECTION_CLOSED
+            return self._judged(error, "ping") == "answer"
         except ValueError:
             return True
         return True
@@ -371,23 +419,19 @@ class Link:
         if isinstance(message, types.ToolListChangedNotification):
             self._on_change()
 
-    async def on_response(self, response: httpx2.Response) -> None:
-        """Mend a body before it is read; keep a failure's status, which the SDK does not tell."""
-        if response.status_code >= 400:
-            self.http_status = response.status_code
-        mend(response)
+    def why(self) -> str:
+        """Return in one line why the connection ended."""
+        return self.reason(self.peer.fault or ConnectionError("the connection ended"))
 
     def reason(self, error: BaseException) -> str:
         """Return in one line, without secrets, why something failed."""
         while isinstance(error, BaseExceptionGroup):
             error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
         text = str(error)
-        if isinstance(error, MCPError) and error.message == _FALLBACK and self.http_status:
-            text = f"HTTP status {self.http_status}"
-        elif isinstance(error, TimeoutError):
+        if isinstance(error, TimeoutError):
             text = "no answer in time"
         elif isinstance(error, OSError) and error.strerror:
             text = error.strerror
         told = self._spec.redact(one_line(text or type(error).__name__))
-        tail = self._spec.redact(one_line(self.child.tail.decode(errors="replace")[-300:]))
+        tail = self._spec.redact(one_line(self.peer.tail.decode(errors="replace")[-300:]))
         return f"{told} (its last words: {tail})" if tail else told

@@ -26,6 +26,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 
 from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp_flow import Flow, Reads, Writes
 from addendum.tools.mcp_link import Link
 from addendum.tools.mcp_transport import client_streams
 from addendum.version import __version__
@@ -87,10 +88,11 @@ async def open_link(
     parting = False
     with anyio.CancelScope(deadline=anyio.current_time() + within) as limit:
         async with AsyncExitStack() as stack:
-            reads, writes = await stack.enter_async_context(
-                client_streams(spec, link.child, link.on_response, grace)
+            reads, writes = await stack.enter_async_context(client_streams(spec, link.peer, grace))
+            flow = Flow(link.peer)
+            inner: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(
+                Reads(reads, flow), Writes(writes, flow)
             )
-            inner: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(reads, writes)
             session = await stack.enter_async_context(
                 ClientSession(
                     dispatcher=_Screened(inner, link),
