@@ -362,7 +362,8 @@ class Connection:
             # Told after the end: by then a child's last words have been read.
             return link.why()
         except Exception as error:
-            return link.reason(error)
+            # Its streams only tell that they end.
+            return link.reason(link.peer.fault or error)
         finally:
             self._tail = self._words(link)
 

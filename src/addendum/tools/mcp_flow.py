@@ -45,8 +45,10 @@ class Flow:
         elif isinstance(message, JSONRPCNotification):
             if message.method == "notifications/cancelled":
                 self._waiting.discard(str((message.params or {}).get("requestId")))
-        else:
-            self._unanswered -= 1
+
+    def answered(self) -> None:
+        """Note that an answer of ours has been taken."""
+        self._unanswered -= 1
 
     def comes(self, item: Any) -> bool:
         """Note a message of the server's; say whether the connection may go on."""
@@ -105,9 +107,9 @@ class Reads:
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
     ) -> None:
         await self.aclose()
 
@@ -124,6 +126,8 @@ class Writes:
         # Before it goes: the answer may be there before we go on.
         self._flow.goes(item)
         await self._inner.send(item)
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self._flow.answered()
 
     async def aclose(self) -> None:
         """Close it."""
@@ -134,8 +138,8 @@ class Writes:
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
     ) -> None:
         await self.aclose()

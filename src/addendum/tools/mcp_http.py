@@ -41,6 +41,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from addendum.errors import ConfigurationError, ContentError
 from addendum.tools.mcp import ServerSpec, one_line
 from addendum.tools.mcp_messages import (
+    LINE,
     MAX_MESSAGE,
     Allowance,
     Event,
@@ -359,7 +360,7 @@ class _Endpoint:
         except ContentError as error:
             failed = unreadable(event.data, event.data, str(error))
             if failed is None:
-                allowed.take(len(event.data))
+                allowed.take(LINE + len(event.data))
                 return False
             messages = [failed]
         event.data = bytearray()
@@ -370,7 +371,7 @@ class _Endpoint:
 
     async def _refusal(self, message: JSONRPCRequest, response: httpx2.Response) -> None:
         status = response.status_code
-        body = b""
+        body = bytearray()
         with suppress(httpx2.HTTPError, httpx2.StreamError, ContentError):
             body = await _body(response, _ERROR_BODY, cut=True)
         error = _error_of(body)
@@ -394,10 +395,11 @@ class _Endpoint:
 
     async def _give(self, made: JSONRPCMessage, asked: JSONRPCRequest | None = None) -> bool:
         """Give a message to the reader; say whether it answers what was asked."""
-        answers = asked is not None and isinstance(made, JSONRPCResponse | JSONRPCError)
-        if answers:
+        answers = False
+        if asked is not None and isinstance(made, JSONRPCResponse | JSONRPCError):
             # Whatever id it bears: one that could not read the request has none to give.
             made.id = asked.id
+            answers = True
         # Nobody reads any more where the connection is being closed.
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await self._incoming.send(SessionMessage(made))
@@ -494,7 +496,7 @@ async def _body(
     return body
 
 
-def _error_of(body: bytes | bytearray) -> ErrorData | None:
+def _error_of(body: bytearray) -> ErrorData | None:
     """Return the protocol's error in the body of an HTTP error, if there is one."""
     try:
         made = read_messages(body)[0]

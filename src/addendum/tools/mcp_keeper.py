@@ -46,9 +46,8 @@ def main() -> int:
     os.set_blocking(wake, False)
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    # Handlers that do nothing: the byte in the pipe is what counts.
     for number in _HEARD:
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, _heard)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     order = _read_order(channel)
     if order is None:
@@ -72,6 +71,10 @@ def main() -> int:
             break
     _end(server, ended)
     return 0
+
+
+def _heard(number: int, frame: object) -> None:
+    """Do nothing: the byte in the wakeup pipe is what counts."""
 
 
 def _read_order(channel: socket.socket) -> tuple[str, list[str], dict[str, str]] | None:

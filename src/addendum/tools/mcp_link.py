@@ -17,6 +17,7 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, 
 from mcp.shared.exceptions import MCPError
 from pydantic import RootModel, ValidationError
 
+from addendum.encoding import encode
 from addendum.errors import ContentError
 from addendum.tools.mcp import (
     MAX_LIST_BYTES,
@@ -78,6 +79,10 @@ def _broken(error: MCPError) -> bool:
     return error.code == types.CONNECTION_CLOSED and error.message == "Connection closed"
 
 
+def _has_headers(entry: dict[str, Any]) -> bool:
+    return b"x-mcp-header" in encode(entry["inputSchema"])
+
+
 class _Absent(Exception):
     """The server has no such method."""
 
@@ -107,7 +112,7 @@ class Link:
         self._on_change = on_change
         self._session: ClientSession | None = None
         self._notes: list[str] = []
-        self._good: list[str] = []
+        self._good: list[dict[str, Any]] = []
         self.lost = anyio.Event()
         self.peer = Peer()
 
@@ -146,9 +151,11 @@ class Link:
         notes: list[str] = []
         self._notes = notes
         tools: dict[str, RemoteTool] = {}
+        cursors: set[str | None] = {None}
         cursor: str | None = None
         size = count = 0
-        for _ in range(MAX_PAGES):
+        while len(cursors) <= MAX_PAGES:
+            self._good = []
             try:
                 page = await self.session.list_tools(
                     params=types.PaginatedRequestParams(cursor=cursor)
@@ -158,58 +165,61 @@ class Link:
                     return Listing((), self._instructions())
                 self._judged(error, "tools/list")
                 raise
-            count += len(page.tools)
+            good, self._good = self._good, []
             # The SDK leaves out, as the protocol demands, tools with bad `x-mcp-header` fields.
-            left = {tool.name for tool in page.tools}
-            notes += [
-                f"{one_line(name, 80)}: its x-mcp-header fields are not valid"
-                for name in self._good
-                if name not in left
-            ]
-            for tool in page.tools:
-                given = tool.annotations
+            kept = {tool.name for tool in page.tools}
+            for entry in good:
+                name = entry["name"]
+                if _has_headers(entry) and name not in kept:
+                    notes.append(f"{one_line(name, 80)}: its x-mcp-header fields are not valid")
+                    continue
                 made = remote_tool(
-                    tool.name,
-                    tool.description or "",
-                    tool.input_schema,
-                    given and given.model_dump(mode="json", by_alias=True, exclude_none=True),
+                    name,
+                    entry.get("description", ""),
+                    entry["inputSchema"],
+                    entry.get("annotations"),
                 )
-                size += (
-                    len(made.name) + len(made.description.encode()) + len(bytes(made.parameters))
-                )
-                if tool.name in tools:
-                    notes.append(f"{one_line(tool.name, 80)}: listed twice, the first one counts")
-                tools.setdefault(tool.name, made)
+                count += 1
+                size += len(name) + len(made.description.encode()) + len(bytes(made.parameters))
+                if name in tools:
+                    notes.append(f"{one_line(name, 80)}: listed twice, the first one counts")
+                tools.setdefault(name, made)
             if count > MAX_TOOLS or size > MAX_LIST_BYTES:
                 raise ContentError(
                     f"the list is over {MAX_TOOLS:,} tools or {MAX_LIST_BYTES:,} bytes"
                 )
             cursor = page.next_cursor
-            if not cursor:
+            if cursor in cursors:
+                notes.append("the list goes round in a circle; what was read of it counts")
+            if not cursor or cursor in cursors:
                 ordered = sorted(tools.values(), key=lambda tool: tool.name)
                 return Listing(tuple(ordered), self._instructions(), limited_notes(notes))
+            cursors.add(cursor)
         raise ContentError(f"the list has more than {MAX_PAGES:,} pages")
 
     def _instructions(self) -> str | None:
         return limited_instructions(self.session.instructions)
 
     def screen(self, raw: dict[str, Any]) -> dict[str, Any]:
-        """Return a raw `tools/list` result with the good tools only; the SDK refuses all for one.
+        """Keep the good tools of a raw `tools/list` result; return what the SDK must know of it.
 
-        What the screen leaves out, such as output schemas, the SDK then does not check either.
+        It would refuse all of them for one. It needs those whose fields become headers.
         """
         if not isinstance(raw.get("tools"), list):
             return raw
-        good: list[dict[str, Any]] = []
-        for entry in cast("list[object]", raw["tools"]):
+        entries = cast("list[object]", raw.pop("tools"))
+        if len(entries) > MAX_TOOLS:
+            raise ContentError(f"the list is over {MAX_TOOLS:,} tools")
+        for place, entry in enumerate(entries):
+            # Not held any longer than needed: a list can be large.
+            entries[place] = None
             try:
-                good.append(screen_tool(entry))
+                self._good.append(screen_tool(entry))
             except ContentError as error:
                 self._notes.append(str(error))
             else:
                 self._relieved(cast("dict[str, Any]", entry))
-        self._good = [entry["name"] for entry in good]
-        return {**raw, "tools": good}
+        return {**raw, "tools": [entry for entry in self._good if _has_headers(entry)]}
 
     def _relieved(self, entry: dict[str, Any]) -> None:
         found = [keyword for keyword in NOT_AT_TOP if keyword in entry["inputSchema"]]

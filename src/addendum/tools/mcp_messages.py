@@ -8,7 +8,7 @@ message       20 MiB of JSON text (a result may carry 14 MB of files, in base64)
 weight        what it would take in memory, estimated before it is read: 24 MiB
 levels        what lies deeper than `DEEPEST` is read as null
 numbers       NaN, Infinity and what no number of ours holds are read as infinite
-noise         bytes that are no message: 1 MiB, and 4 KiB more each second
+noise         bytes that are no message: 1 MiB, and 64 KiB more each second
 unasked       notifications and requests: 5,000, and 500 more each second
 ============  =====================================================================
 
@@ -56,8 +56,11 @@ MAX_SKIPPED = 4 * MAX_MESSAGE
 DEEPEST = MAX_DEPTH + 50
 """Levels that are read at all: more than any part may have, so that its reader sees the excess."""
 
-NOISE = (1024 * 1024, 4 * 1024)
+NOISE = (1024 * 1024, 64 * 1024)
 """Bytes that are no message: so many at once, and so many more each second."""
+
+LINE = 50
+"""Bytes that each line of noise counts for beside its own: it takes time, however short it is."""
 
 UNASKED = (5_000, 500)
 """Messages that nobody asked for: so many at once, and so many more each second."""
@@ -71,8 +74,6 @@ class Unusable(msgspec.Struct, frozen=True):
 
 
 _CHUNK = 64 * 1024
-_DIGITS = 4_300
-"""Digits of an integer that Python reads."""
 
 
 class Allowance:
@@ -116,7 +117,7 @@ def unasked() -> Allowance:
     return Allowance(*UNASKED, "messages that nobody asked for")
 
 
-def read_messages(raw: bytes | bytearray) -> list[JSONRPCMessage]:
+def read_messages(raw: bytearray) -> list[JSONRPCMessage]:
     """Return the messages in a JSON text: one, or those of a batch.
 
     Entries of a batch that are no messages are left out. Words in front of a message on the same
@@ -144,7 +145,7 @@ def read_messages(raw: bytes | bytearray) -> list[JSONRPCMessage]:
     return messages
 
 
-def _decode(raw: bytes | bytearray) -> Any:
+def _decode(raw: bytearray) -> Any:
     pruned = _pruned(raw)
     mended = mend_surrogates(pruned)
     try:
@@ -163,73 +164,91 @@ def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) <= _DIGITS else math.inf
 
 
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{},]', re.DOTALL)
-_WIDE = re.compile(rb"[\xf0-\xff]|\\u[dD]")
-_NOT_NARROW = re.compile(rb"[\x80-\xff]|\\u")
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{},]|[0-9]++', re.DOTALL)
+_WIDE = re.compile(rb"[\xf0-\xff]")
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
 
 # Bytes of memory, measured: an object with one entry; a slot and a number; a text's frame.
 _CONTAINER, _ITEM, _TEXT = 200, 40, 60
+_CUT = 40
+"""What lies too deep takes no memory, but time to pass over."""
+_DIGITS = 4_300
+"""Digits of an integer that Python reads."""
 
 
-def weigh(raw: bytes | bytearray) -> tuple[int, list[tuple[int, int]]]:
+def weigh(raw: bytearray) -> list[tuple[int, int, bytes]]:
     """Estimate what a JSON text takes in memory once it is read, without reading it.
 
     Args:
         raw: Text that may be no JSON at all.
 
     Returns:
-        The estimate in bytes, and the stretches that lie deeper than `DEEPEST`.
+        Where it must be mended before it is read, and with what: what lies deeper than `DEEPEST`,
+        and integers that Python does not read.
 
     Raises:
         ContentError: It is more than `MAX_WEIGHT`; the rest was not looked at.
     """
     weight = depth = 0
     cut_from = 0
-    cuts: list[tuple[int, int]] = []
+    cuts: list[tuple[int, int, bytes]] = []
     for token in _TOKEN.finditer(raw):
         start, end = token.span()
         first = raw[start]
-        if first == 0x22:
-            size = end - start
-            if size > 64 and _NOT_NARROW.search(raw, start, end):
-                # One character beyond Latin makes all of a text wider.
-                size *= 4 if _WIDE.search(raw, start, end) else 2
-            weight += _TEXT + size
-        elif first == 0x2C:
-            weight += _ITEM
-        elif first in b"[{":
-            weight += _CONTAINER
+        if first in b"[{":
             depth += 1
+            weight += _CONTAINER if depth <= DEEPEST else _CUT
             if depth == DEEPEST + 1:
                 cut_from = start
-        else:
+        elif first in b"]}":
             if depth == DEEPEST + 1:
-                cuts.append((cut_from, end))
+                cuts.append((cut_from, end, b"null"))
             depth -= 1
+        elif depth > DEEPEST:
+            continue
+        elif first == 0x22:
+            weight += _TEXT + _text_weight(raw, start, end)
+        elif first == 0x2C:
+            weight += _ITEM
+        elif end - start > _DIGITS:
+            cuts.append((start, end, b"1e999"))
         if weight > MAX_WEIGHT:
             raise ContentError(
                 f"a message that would take more than {MAX_WEIGHT:,} bytes of memory"
             )
-    return weight, cuts
+    return cuts
 
 
-def _pruned(raw: bytes | bytearray) -> bytes | bytearray:
-    """Return a text that is not too heavy, with null in place of what lies too deep."""
+def _text_weight(raw: bytearray, start: int, end: int) -> int:
+    size = end - start
+    if size <= 64:
+        return size
+    # One character beyond Latin makes all of a text wider.
+    escaped = raw.find(b"\\u", start, end) >= 0
+    if escaped or _NOT_ASCII.search(raw, start, end):
+        return size * (4 if escaped or _WIDE.search(raw, start, end) else 2)
+    return size
+
+
+def _pruned(raw: bytearray) -> bytearray:
+    """Return a text that is not too heavy, without what no reader could take in."""
     containers = raw.count(b"[") + raw.count(b"{")
     most = (
         containers * _CONTAINER + raw.count(b",") * _ITEM + raw.count(b'"') * _TEXT + 4 * len(raw)
     )
     if most <= MAX_WEIGHT and (containers <= DEEPEST or not too_deep(bytes(raw))):
         return raw
-    _, cuts = weigh(raw)
+    cuts = weigh(raw)
     if not cuts:
         return raw
     kept = bytearray()
     last = 0
-    for start, end in cuts:
-        kept += raw[last:start] + b"null"
+    for start, end, instead in cuts:
+        kept += raw[last:start]
+        kept += instead
         last = end
-    return kept + raw[last:]
+    kept += raw[last:]
+    return kept
 
 
 def _message(entry: object) -> JSONRPCMessage | None:
@@ -287,7 +306,7 @@ _ID_AT_END = re.compile(
 )
 
 
-def unreadable(start: bytes | bytearray, end: bytes | bytearray, why: str) -> JSONRPCError | None:
+def unreadable(start: bytes | bytearray, end: bytearray, why: str) -> JSONRPCError | None:
     """Return an error in place of an answer that cannot be read (too large, nested, cut).
 
     Whoever asked would otherwise wait until the time is up.
@@ -308,14 +327,19 @@ def unreadable(start: bytes | bytearray, end: bytes | bytearray, why: str) -> JS
 
 def unusable(ident: int | str, why: str) -> JSONRPCError:
     """Return the error that stands for an answer which came and cannot be used."""
-    reason = one_line(f"the server's answer cannot be read: {why}")
-    return JSONRPCError(jsonrpc="2.0", id=ident, error=ErrorData(code=PARSE_ERROR, message=reason))
+    error = ErrorData(code=PARSE_ERROR, message=one_line(why), data=Unusable())
+    return JSONRPCError(jsonrpc="2.0", id=ident, error=error)
 
 
 class Lines:
-    """Cuts what a process writes into lines; one that is too long is passed over."""
+    """Cuts what a process writes into lines; one that is too long is passed over.
 
-    def __init__(self) -> None:
+    Attributes:
+        noise: Taken from for empty lines, and by whoever finds that a line is no message.
+    """
+
+    def __init__(self, noise: Allowance) -> None:
+        self.noise = noise
         self._pending = bytearray()
         self._head = b""
         self._skipped = 0
@@ -324,7 +348,7 @@ class Lines:
         """Yield the lines that `chunk` completes, an error in place of an answer too long.
 
         Raises:
-            ContentError: A line has no end.
+            ContentError: A line has no end, or there are too many that are empty.
         """
         *complete, rest = chunk.split(b"\n")
         for part in complete:
@@ -338,6 +362,8 @@ class Lines:
                     yield error
             elif self._pending:
                 yield self._take()
+            else:
+                self.noise.take(LINE)
             self._pending = bytearray()
         self._grow(rest)
 
@@ -431,10 +457,10 @@ class Events:
             if line.startswith(b"\xef\xbb\xbf"):
                 del line[:3]
         if not line:
-            self.noise.take(1)
+            self.noise.take(LINE)
             data, self._data = self._data, None
             return None if data is None else Event(data, self._ident, self._retry)
-        if line.startswith(b"data:") or line == b"data":
+        if line.startswith(b"data:") or bytes(line) == b"data":
             del line[: 6 if line.startswith(b"data: ") else 5]
             if self._data is None:
                 self._data = line
@@ -442,7 +468,7 @@ class Events:
                 self._data += b"\n"
                 self._data += line
             return None
-        self.noise.take(len(line) + 1)
+        self.noise.take(LINE + len(line))
         name, _, value = bytes(line).partition(b":")
         value = value.removeprefix(b" ")
         if name == b"id" and len(value) <= 4096 and b"\0" not in value:
@@ -471,7 +497,7 @@ def decompressor(encoding: str) -> Callable[[bytes], Iterator[bytes]]:
         raise ContentError(
             f"the server compressed its answer ({one_line(name, 40)}), which was not asked for"
         )
-    return _Inflater().feed
+    return _Inflater(bare=name == "deflate").feed
 
 
 def _plain(chunk: bytes) -> Iterator[bytes]:
@@ -481,29 +507,39 @@ def _plain(chunk: bytes) -> Iterator[bytes]:
 class _Inflater:
     """zlib in pieces: a chunk that says a thousand times its size is never held as a whole."""
 
-    def __init__(self) -> None:
-        # Either header, gzip's or zlib's.
-        self._zlib = zlib.decompressobj(32 + zlib.MAX_WBITS)
-        self._began = False
+    def __init__(self, *, bare: bool) -> None:
+        self._bare = bare
+        self._head = b""
+        self._zlib: Any = None
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield what a chunk says.
+
+        Raises:
+            ContentError: It is not what it is said to be.
+        """
         piece = b""
         # A piece that is full may have left some inside.
         while chunk or len(piece) == _CHUNK:
+            if self._zlib is None:
+                self._head += chunk
+                if len(self._head) < 2:
+                    return
+                chunk, self._head = self._head, b""
+                self._zlib = zlib.decompressobj(self._form(chunk))
             try:
                 piece = self._zlib.decompress(chunk, _CHUNK)
             except zlib.error as error:
-                if self._began:
-                    raise ContentError(
-                        f"the server's compressed answer is broken: {error}"
-                    ) from None
-                # Some send `deflate` without any header.
-                self._began, self._zlib = True, zlib.decompressobj(-zlib.MAX_WBITS)
-                continue
-            self._began = True
+                raise ContentError(f"the server's compressed answer is broken: {error}") from None
             if piece:
                 yield piece
             chunk = self._zlib.unconsumed_tail
             if self._zlib.eof:
-                chunk = self._zlib.unused_data
-                self._zlib, self._began = zlib.decompressobj(32 + zlib.MAX_WBITS), True
+                piece, chunk, self._zlib = b"", self._zlib.unused_data, None
+
+    def _form(self, head: bytes) -> int:
+        # Some send `deflate` without the header that the standard asks for.
+        headed = head[:2] == b"\x1f\x8b" or (
+            head[0] & 15 == 8 and not (head[0] << 8 | head[1]) % 31
+        )
+        return -zlib.MAX_WBITS if self._bare and not headed else 32 + zlib.MAX_WBITS

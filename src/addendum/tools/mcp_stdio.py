@@ -25,10 +25,11 @@ from anyio.abc import Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCMessage
 
 from addendum.errors import ConfigurationError, ContentError
 from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_messages import Lines, noise, read_messages, unreadable
+from addendum.tools.mcp_messages import LINE, Allowance, Lines, noise, read_messages, unreadable
 from addendum.tools.mcp_peer import TAIL_BYTES, Peer, signal_group
 
 Streams = tuple[
@@ -61,18 +62,10 @@ async def run_child(spec: ServerSpec, peer: Peer, grace: float) -> AsyncGenerato
     ours, theirs = socket.socketpair()
     with closing(ours):
         keeper = _keeper_command(theirs.fileno())
-        # A start that is cancelled midway leaves a process that nobody waits for.
-        with anyio.CancelScope(shield=True), closing(theirs):
-            process = peer.process = await anyio.open_process(
-                keeper or list(spec.command),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=None if keeper else _environment(spec),
-                cwd=None if keeper else spec.cwd,
-                start_new_session=True,
-                pass_fds=(theirs.fileno(),) if keeper else (),
-            )
+        with closing(theirs):
+            await _open(spec, peer, keeper, theirs.fileno())
+        process = peer.process
+        assert process is not None
         incoming_in, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, outgoing_out = anyio.create_memory_object_stream[SessionMessage](0)
         silent = anyio.Event()
@@ -93,6 +86,21 @@ async def run_child(spec: ServerSpec, peer: Peer, grace: float) -> AsyncGenerato
                 tasks.cancel_scope.cancel()
                 for stream in (incoming_in, incoming, outgoing, outgoing_out):
                     stream.close()
+
+
+async def _open(spec: ServerSpec, peer: Peer, keeper: list[str] | None, channel: int) -> None:
+    # A start that is cancelled midway leaves a process that nobody waits for.
+    with anyio.CancelScope(shield=True):
+        peer.process = await anyio.open_process(
+            keeper or list(spec.command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=None if keeper else _environment(spec),
+            cwd=None if keeper else spec.cwd,
+            start_new_session=True,
+            pass_fds=(channel,) if keeper else (),
+        )
 
 
 def _environment(spec: ServerSpec) -> dict[str, str]:
@@ -153,32 +161,41 @@ async def _read(
     into: MemoryObjectSendStream[SessionMessage | Exception],
     peer: Peer,
 ) -> None:
-    allowed = noise()
-    lines = Lines()
+    lines = Lines(noise())
     with into, suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         assert process.stdout is not None
         try:
             async for chunk in process.stdout:
                 for line in lines.feed(chunk):
-                    if not isinstance(line, bytearray):
-                        await into.send(SessionMessage(line))
-                        continue
-                    try:
-                        messages = read_messages(line)
-                    except ContentError as error:
-                        answer = unreadable(line, line, str(error))
-                        if answer is None:
-                            allowed.take(len(line) + 1)
-                            peer.note(bytes(line[-TAIL_BYTES:]) + b"\n")
-                            continue
-                        messages = [answer]
+                    messages = _messages(line, peer, lines.noise)
+                    # An answer may be large: nothing here holds it while we wait.
                     del line
-                    for message in messages:
-                        await into.send(SessionMessage(message))
-                    del messages
+                    while messages:
+                        await into.send(SessionMessage(messages.pop(0)))
         except ContentError as error:
             # Where the next message begins can no longer be known: the connection is over.
             peer.broke(error)
+
+
+def _messages(
+    line: bytearray | JSONRPCError, peer: Peer, allowed: Allowance
+) -> list[JSONRPCMessage]:
+    """Return the messages of a line; what is none of them goes to the child's last words.
+
+    Raises:
+        ContentError: There is too much that is no message.
+    """
+    if isinstance(line, JSONRPCError):
+        return [line]
+    try:
+        return read_messages(line)
+    except ContentError as error:
+        answer = unreadable(line, line, str(error))
+        if answer is not None:
+            return [answer]
+        peer.note(bytes(line[-TAIL_BYTES:]) + b"\n")
+        allowed.take(LINE + len(line))
+        return []
 
 
 async def _write(
