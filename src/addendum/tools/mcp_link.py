@@ -189,7 +189,7 @@ class Link:
                     f"the list is over {MAX_TOOLS:,} tools or {MAX_LIST_BYTES:,} bytes"
                 )
             cursor = page.next_cursor
-            if cursor in cursors:
+            if cursor and cursor in cursors:
                 notes.append("the list goes round in a circle; what was read of it counts")
             if not cursor or cursor in cursors:
                 ordered = sorted(tools.values(), key=lambda tool: tool.name)

@@ -38,7 +38,7 @@ Streams = tuple[
 """What the SDK reads from and writes to."""
 
 _POLL = 0.01
-_REAP = 2.0
+_REAP = 3.0
 _LAST_WORDS = 0.2
 _KEEPER = Path(__file__).with_name("mcp_keeper.py")
 
@@ -75,11 +75,15 @@ async def run_child(spec: ServerSpec, peer: Peer, grace: float) -> AsyncGenerato
                 tasks.start_soon(_read, process, incoming_in, peer)
                 tasks.start_soon(_write, process, outgoing_out, incoming_in)
                 tasks.start_soon(_read_errors, process, peer, silent)
-                peer.pid = await _begin(ours, spec) if keeper else process.pid
+                if keeper:
+                    peer.pid = await _begin(ours, spec)
+                    tasks.start_soon(_watch, ours, incoming_in)
+                else:
+                    peer.pid = process.pid
                 yield incoming, outgoing
             finally:
                 with anyio.CancelScope(shield=True):
-                    await _end(process, peer, grace, ours)
+                    await _end(process, peer, grace, ours, kept=bool(keeper))
                     with anyio.move_on_after(_LAST_WORDS):
                         await silent.wait()
                     _close_pipes(process)
@@ -156,6 +160,14 @@ async def _begin(channel: socket.socket, spec: ServerSpec) -> int:
     raise OSError(int(number), os.strerror(int(number)), name)
 
 
+async def _watch(
+    channel: socket.socket, incoming: MemoryObjectSendStream[SessionMessage | Exception]
+) -> None:
+    """End the connection with the keeper: what outlives it may hold the server's stdout open."""
+    await anyio.wait_readable(channel)
+    incoming.close()
+
+
 async def _read(
     process: Process,
     into: MemoryObjectSendStream[SessionMessage | Exception],
@@ -222,7 +234,9 @@ async def _read_errors(process: Process, peer: Peer, silent: anyio.Event) -> Non
     silent.set()
 
 
-async def _end(process: Process, peer: Peer, grace: float, channel: socket.socket) -> None:
+async def _end(
+    process: Process, peer: Peer, grace: float, channel: socket.socket, *, kept: bool
+) -> None:
     """End the process: close its stdin, then SIGTERM, then SIGKILL, each after the grace period."""
     with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         if process.stdin is not None:
@@ -237,8 +251,8 @@ async def _end(process: Process, peer: Peer, grace: float, channel: socket.socke
             channel.close()
             if not await _ended(process, _REAP):
                 process.kill()
-    if process.returncode and peer.pid is not None and sys.platform != "win32":
-        # A keeper that was killed has left its server's group to us.
+    if (process.returncode or not kept) and peer.pid is not None and sys.platform != "win32":
+        # Without a keeper, or where it was killed, the server's group is left to us.
         signal_group(peer.pid, signal.SIGKILL)
     peer.process = None
 
