@@ -14,7 +14,6 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from addendum.errors import ContentError
 from addendum.tools import mcp_messages as messages
 from addendum.tools.mcp_messages import (
-    BARE,
     DEEPEST,
     MAX_MESSAGE,
     Allowance,
@@ -24,6 +23,7 @@ from addendum.tools.mcp_messages import (
     read_messages,
     unreadable,
 )
+from addendum.tools.mcp_raw import BARE
 
 pytestmark = pytest.mark.anyio
 

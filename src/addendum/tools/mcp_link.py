@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, cast
 
 import anyio
@@ -15,6 +16,7 @@ import mcp_types as types
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import RootModel, ValidationError
 
 from addendum.encoding import encode
@@ -46,7 +48,8 @@ from addendum.tools.mcp_offers import (
     screen_resources,
 )
 from addendum.tools.mcp_peer import Peer
-from addendum.tools.mcp_results import read_content
+from addendum.tools.mcp_raw import BARE, discovery, handshake, husk, tools_page
+from addendum.tools.mcp_results import blocks, call_outcome
 from addendum.tools.mcp_sessions import Verdict, judge
 
 # The SDK logs each bad line of a server with a traceback. Where the application set up no logging,
@@ -83,6 +86,10 @@ def _has_headers(entry: dict[str, Any]) -> bool:
     return b"x-mcp-header" in encode(entry["inputSchema"])
 
 
+_held: ContextVar[list[dict[str, Any]] | None] = ContextVar("addendum_mcp_raw", default=None)
+"""Takes the raw result of the request that is sent in this context."""
+
+
 class _Absent(Exception):
     """The server has no such method."""
 
@@ -113,6 +120,7 @@ class Link:
         self._session: ClientSession | None = None
         self._notes: list[str] = []
         self._good: list[dict[str, Any]] = []
+        self._greeting: list[str] = []
         self.lost = anyio.Event()
         self.peer = Peer()
 
@@ -148,7 +156,7 @@ class Link:
             MCPError: The server refused.
             pydantic.ValidationError: The answer breaks the protocol.
         """
-        notes: list[str] = []
+        notes: list[str] = [*self._greeting]
         self._notes = notes
         tools: dict[str, RemoteTool] = {}
         cursors: set[str | None] = {None}
@@ -200,14 +208,42 @@ class Link:
     def _instructions(self) -> str | None:
         return limited_instructions(self.session.instructions)
 
-    def screen(self, raw: dict[str, Any]) -> dict[str, Any]:
-        """Keep the good tools of a raw `tools/list` result; return what the SDK must know of it.
+    def screened(self, method: str, raw: dict[str, Any]) -> dict[str, Any]:
+        """Return what the SDK is shown of a raw result; the result itself is kept."""
+        match method:
+            case "initialize":
+                return handshake(raw, HANDSHAKE_PROTOCOL_VERSIONS, self._greeting)
+            case "server/discover":
+                return discovery(raw)
+            case "tools/list":
+                return tools_page(self._screen(raw), raw.get("nextCursor"))
+            case _:
+                shown = husk(method)
+                if shown is None:
+                    return raw
+                holder = _held.get()
+                if holder is not None:
+                    holder.append(raw)
+                return shown
 
-        It would refuse all of them for one. It needs those whose fields become headers.
+    def _screen(self, raw: dict[str, Any]) -> list[dict[str, Any]]:
+        """Keep the good tools of a list; return those whose fields become headers.
+
+        One that is not good costs itself. The SDK would refuse all of them, and needs only those.
+
+        Raises:
+            ContentError: It is no list, or over the limit.
         """
-        if not isinstance(raw.get("tools"), list):
-            return raw
-        entries = cast("list[object]", raw.pop("tools"))
+        listed: Any = raw.pop("tools", raw.pop(BARE, None))
+        if listed is None:
+            self._notes.append("an answer without a list of tools; it counts as empty")
+        if isinstance(listed, dict):
+            # One tool, or tools by name.
+            alone = cast("dict[str, Any]", listed)
+            listed = [alone] if isinstance(alone.get("name"), str) else list(alone.values())
+        if not isinstance(listed, list | None):
+            raise ContentError("it is no list of tools")
+        entries = cast("list[Any]", listed or [])
         if len(entries) > MAX_TOOLS:
             raise ContentError(f"the list is over {MAX_TOOLS:,} tools")
         for place, entry in enumerate(entries):
@@ -219,7 +255,7 @@ class Link:
                 self._notes.append(str(error))
             else:
                 self._relieved(cast("dict[str, Any]", entry))
-        return {**raw, "tools": [entry for entry in self._good if _has_headers(entry)]}
+        return [entry for entry in self._good if _has_headers(entry)]
 
     def _relieved(self, entry: dict[str, Any]) -> None:
         found = [keyword for keyword in NOT_AT_TOP if keyword in entry["inputSchema"]]
@@ -245,11 +281,7 @@ class Link:
         result = await self._ask(request, report)
         if isinstance(result, CallOutcome):
             return result
-        failed = result.get("isError") is True
-        text, media = read_content(
-            result.get("content", ()), result.get("structuredContent"), failed=failed
-        )
-        return CallOutcome(text, failed, media=media)
+        return call_outcome(result)
 
     async def prompts(self) -> tuple[RemotePrompt, ...] | CallOutcome:
         """Return the server's prompts, or why they cannot be had."""
@@ -262,7 +294,7 @@ class Link:
         result = await self._ask(types.GetPromptRequest(params=params))
         if isinstance(result, CallOutcome):
             return result
-        return CallOutcome(prompt_text(result.get("messages", ())))
+        return CallOutcome(prompt_text(result))
 
     async def resources(self) -> tuple[RemoteResource, ...] | CallOutcome:
         """Return the server's resources, templates behind them, or why they cannot be had."""
@@ -278,15 +310,16 @@ class Link:
         result = await self._ask(types.ReadResourceRequest(params=params))
         if isinstance(result, CallOutcome):
             return result
-        return resource_outcome(result.get("contents", ()))
+        return resource_outcome(result)
 
     async def _pages(
         self, request: Callable[..., types.Request[Any, Any]], key: str
     ) -> list[dict[str, Any]] | CallOutcome:
         """Return the entries of a list, page by page; none where the server has no such list."""
         found: list[dict[str, Any]] = []
+        cursors: set[str | None] = {None}
         cursor: str | None = None
-        for _ in range(MAX_OFFER_PAGES):
+        while len(cursors) <= MAX_OFFER_PAGES and len(found) < MAX_OFFERS:
             try:
                 page = await self._ask(
                     request(params=types.PaginatedRequestParams(cursor=cursor)), absent=True
@@ -295,10 +328,13 @@ class Link:
                 return found
             if isinstance(page, CallOutcome):
                 return page
-            found += page.get(key, ())
-            cursor = page.get("nextCursor")
-            if not cursor or len(found) >= MAX_OFFERS:
+            entries = blocks(page.get(key, page.get(BARE)))
+            found += [cast("dict[str, Any]", each) for each in entries if isinstance(each, dict)]
+            following = page.get("nextCursor")
+            if not isinstance(following, str) or not following or following in cursors:
                 break
+            cursor = following
+            cursors.add(cursor)
         return found
 
     async def _ask(
@@ -347,8 +383,13 @@ class Link:
 
         # Only who listens asks to be told.
         told = None if report is None else heard
-        answer = await self.session.send_request(request, _Object, progress_callback=told)
-        return answer.root
+        raw: list[dict[str, Any]] = []
+        token = _held.set(raw)
+        try:
+            await self.session.send_request(request, _Object, progress_callback=told)
+        finally:
+            _held.reset(token)
+        return raw[0]
 
     def _refusal(self, error: MCPError, asked: str) -> CallOutcome:
         """Return what is told of an error in place of an answer."""

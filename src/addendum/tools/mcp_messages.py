@@ -43,6 +43,7 @@ from mcp_types import (
 from addendum.encoding import MAX_DEPTH, mend_surrogates, too_deep
 from addendum.errors import ContentError
 from addendum.tools.mcp import one_line
+from addendum.tools.mcp_raw import BARE
 
 MAX_MESSAGE = 20 * 1024 * 1024
 """Bytes of JSON text, decompressed, that one message may have."""
@@ -64,9 +65,6 @@ LINE = 50
 
 UNASKED = (5_000, 500)
 """Messages that nobody asked for: so many at once, and so many more each second."""
-
-BARE = "addendum/bare"
-"""Key of a result that is no object, in the object that stands for it."""
 
 
 class Unusable(msgspec.Struct, frozen=True):

@@ -35,7 +35,7 @@ __all__ = ["Link", "open_link"]
 
 
 class _Screened:
-    """The SDK's dispatcher, with lists screened before the SDK checks them, and its end told."""
+    """The SDK's dispatcher, with results screened before the SDK checks them, and its end told."""
 
     def __init__(self, inner: Dispatcher[TransportContext], link: Link) -> None:
         self._inner = inner
@@ -45,7 +45,7 @@ class _Screened:
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         raw = await self._inner.send_raw_request(method, params, opts)
-        return self._link.screen(raw) if method == "tools/list" else raw
+        return self._link.screened(method, raw)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
