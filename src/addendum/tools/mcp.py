@@ -96,6 +96,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
         cwd: Working directory of the child.
         defer: Its tools are not bound in a session's head.
         on: Switched on by configuration.
+        timeout: Seconds that a call of its tools may take; None for the agent's own limit.
     """
 
     name: str
@@ -107,12 +108,14 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     defer: bool = False
     on: bool = False
+    timeout: float | None = None
 
     def key(self) -> str:
         """Return the digest of what identifies the connection: spec and credentials.
 
-        Equal keys share one connection. `defer` and `on` say how tools are offered, so they do
-        not count; a server object counts by its identity, so its key holds in this process only.
+        Equal keys share one connection. `defer`, `on` and `timeout` say how tools are offered and
+        called, so they do not count; a server object counts by its identity, so its key holds in
+        this process only.
         """
         identity = None if self.server is None else _identity(self.server)
         return digest(

@@ -42,6 +42,12 @@ T = TypeVar("T")
 
 logger = logging.getLogger("addendum.mcp")
 
+_HANDSHAKE_FIRST: set[str] = set()
+"""Keys of servers that only stood once the classic greeting came first, in this process."""
+
+PROGRESS_FACTOR = 10
+"""A call that reports progress may take this many times its limit."""
+
 _PATIENCE = 2.0
 """Seconds: a list is taken as settled after this, even if notices of change never pause."""
 
@@ -54,6 +60,38 @@ class _Job(Generic[T]):
         self.scope = anyio.CancelScope()
         self.done = anyio.Event()
         self.outcome: T | None = None
+
+
+class Patience:
+    """How long an answer is waited for: anew with each sign of progress, up to a ceiling.
+
+    Args:
+        seconds: From the beginning, and from each sign on.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._last = anyio.current_time() + seconds * PROGRESS_FACTOR
+        self._renewed = False
+        self.deadline = anyio.current_time() + seconds
+        self._scope = anyio.CancelScope()
+
+    def __str__(self) -> str:
+        if self.deadline >= self._last:
+            return f"{self._seconds * PROGRESS_FACTOR:g} s, though it reported progress"
+        since = " of its last sign of progress" if self._renewed else ""
+        return f"{self._seconds:g} s{since}"
+
+    def renew(self) -> None:
+        """Begin anew, for a sign of progress."""
+        self._renewed = True
+        self.deadline = min(anyio.current_time() + self._seconds, self._last)
+        self._scope.deadline = self.deadline
+
+    async def wait(self, event: anyio.Event) -> None:
+        """Wait for an event as long as patience lasts."""
+        with anyio.CancelScope(deadline=self.deadline) as self._scope:
+            await event.wait()
 
 
 class _Live:
@@ -146,7 +184,8 @@ class Connection:
         Args:
             tool: The server's own name for the tool.
             arguments: JSON text of an object.
-            timeout: Seconds until the answer must be there.
+            timeout: Seconds until the answer must be there; each report of progress begins them
+                anew, up to `PROGRESS_FACTOR` times as many in all.
             report: Told of the call's progress.
 
         Returns:
@@ -161,10 +200,20 @@ class Connection:
                 f"the arguments are no JSON object: {error}", True, "invalid_arguments"
             )
         given = cast("dict[str, Any]", parsed)
-        return await self.ask(lambda link: link.call(tool, given, report), timeout)
+        patience = Patience(timeout)
+
+        def heard(progress: float, total: float | None, message: str | None) -> None:
+            patience.renew()
+            if report is not None:
+                report(progress, total, message)
+
+        return await self.ask(lambda link: link.call(tool, given, heard), timeout, patience)
 
     async def ask(
-        self, work: Callable[[Link], Awaitable[T | CallOutcome]], timeout: float
+        self,
+        work: Callable[[Link], Awaitable[T | CallOutcome]],
+        timeout: float,
+        patience: Patience | None = None,
     ) -> T | CallOutcome:
         """Ask the server something.
 
@@ -175,22 +224,21 @@ class Connection:
         Args:
             work: Asks, in the owner's group.
             timeout: Seconds until the answer must be there.
+            patience: How long it is waited for, if `work` can renew it.
 
         Returns:
             What `work` returns, or what is told of the failure.
         """
-        deadline = anyio.current_time() + timeout
+        patience = patience or Patience(timeout)
         first: CallOutcome | None = None
         while True:
-            live = await self._stood(timeout, deadline)
+            live = await self._stood(timeout, patience.deadline)
             if live is None:
                 return self._unreachable(first)
-            answer = await self._put(live, work, timeout, deadline)
-            if not isinstance(answer, CallOutcome) or not answer.anew:
-                return answer
             if first is not None:
-                # Said to a new session as well, these are no words of a server that forgot us.
-                self._own_words.add(answer.anew)
+                live.link.again.add(first.anew)
+            answer = await self._put(live, work, patience)
+            if not isinstance(answer, CallOutcome) or not answer.anew or first is not None:
                 return answer
             first = answer
 
@@ -224,8 +272,7 @@ class Connection:
         self,
         live: _Live,
         work: Callable[[Link], Awaitable[T | CallOutcome]],
-        timeout: float,
-        deadline: float,
+        patience: Patience,
     ) -> T | CallOutcome:
         """Ask on a connection that stands."""
         name = self.spec.name
@@ -233,8 +280,7 @@ class Connection:
         live.tasks.start_soon(_perform, live.link, job)
         try:
             # Not left to the SDK: it would wait without end to write to a process that hangs.
-            with anyio.move_on_at(deadline):
-                await job.done.wait()
+            await patience.wait(job.done)
         finally:
             if not job.done.is_set():
                 job.scope.cancel()
@@ -248,7 +294,7 @@ class Connection:
         if not live.over:
             live.tasks.start_soon(self._probe, live)
         return CallOutcome(
-            f"server {name} did not answer within {timeout:g} s; the call was cancelled and may or "
+            f"server {name} did not answer within {patience}; the call was cancelled and may or "
             "may not have taken effect",
             True,
             "timeout",
@@ -353,17 +399,32 @@ class Connection:
             )
         except ImportError as error:
             return one_line(f"the MCP SDK cannot be imported: {error}")
+        key = self.spec.key()
+        error, link = await self._attempt(linking, handshake_first=key in _HANDSHAKE_FIRST)
+        if link.asked and link.broke_off and not self._closing:
+            # At once, and not as a failure: it may only have taken our first question badly.
+            error, link = await self._attempt(linking, handshake_first=True)
+            if link.stood:
+                _HANDSHAKE_FIRST.add(key)
+        return error
+
+    async def _attempt(self, linking: Any, *, handshake_first: bool) -> tuple[str, Link]:
         link: Link = linking.Link(self.spec, self._note_change, self._own_words)
         try:
             async with linking.open_link(
-                link, self.spec, grace=self._timings.grace, within=self._timings.connect
+                link,
+                self.spec,
+                grace=self._timings.grace,
+                within=self._timings.connect,
+                handshake_first=handshake_first,
             ):
+                link.stood = True
                 await self._stand(link)
             # Told after the end: by then a child's last words have been read.
-            return link.why()
+            return link.why(), link
         except Exception as error:
             # Its streams only tell that they end.
-            return link.reason(link.peer.fault or error)
+            return link.reason(link.peer.fault or error), link
         finally:
             self._tail = self._words(link)
 

@@ -15,6 +15,9 @@ from addendum.tools.mcp import ServerSpec, one_line
 MAX_FILE = 1024 * 1024
 """Bytes that a file of servers may have."""
 
+MAX_SECONDS = 3_600
+"""A `timeout` beyond this is in milliseconds, as some programs write it."""
+
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _HTTP = frozenset({"http", "streamable-http", "streamable_http", "streamableHttp"})
 
@@ -25,8 +28,9 @@ def read_mcp_file(
     """Read the servers of a `.mcp.json` or any file with `{"mcpServers": {NAME: {...}}}`.
 
     A server has `command`, `args`, `env`, `cwd`, or `url`, `headers`; `type` (`stdio`, `http`) is
-    optional. In their texts `${VAR}` and `${VAR:-default}` are taken from the environment. Two
-    fields are ours: `on` (switched on from the start) and `defer`. Others are left alone.
+    optional. In their texts `${VAR}` and `${VAR:-default}` are taken from the environment.
+    `timeout` says how long a call may take. Two fields are ours: `on` (switched on from the start)
+    and `defer`. Others are left alone.
 
     Args:
         path: The file.
@@ -156,7 +160,25 @@ def _spec(name: str, entry: Any, where: str, variables: Mapping[str, str]) -> Se
         cwd=text("cwd"),
         defer=flag("defer"),
         on=flag("on"),
+        timeout=_seconds(fields, where),
     )
+
+
+def _seconds(fields: dict[str, Any], where: str) -> float | None:
+    """Return a server's `timeout` in seconds.
+
+    Cline, Roo and goose write seconds, at most 3,600; Gemini CLI, opencode, LibreChat and Claude
+    Code milliseconds, from 1,000 on: what is more than an hour is taken for milliseconds.
+
+    Raises:
+        ConfigurationError: It is no number above 0.
+    """
+    given = fields.get("timeout")
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1e9:
+        raise ConfigurationError(f'{where}: "timeout" must be a number of seconds above 0')
+    return given / 1000 if given > MAX_SECONDS else float(given)
 
 
 def _arguments(fields: dict[str, Any], where: str, expand: Callable[[str], str]) -> tuple[str, ...]:

@@ -12,7 +12,9 @@ origin, method kept; a session is ended by DELETE. Imports the MCP SDK: import i
 
 from __future__ import annotations
 
+import functools
 import re
+import ssl
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, cast
@@ -134,11 +136,18 @@ async def http_streams(spec: ServerSpec, peer: Peer) -> AsyncGenerator[tuple[Any
                 stream.close()
 
 
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    # Reading all certificates takes 60 ms, and a connection may be made anew often.
+    return httpx2.create_ssl_context()
+
+
 def _client(spec: ServerSpec) -> httpx2.AsyncClient:
     assert spec.url is not None
     try:
         return httpx2.AsyncClient(
             headers={**dict(spec.headers), "accept-encoding": "identity"},
+            verify=_tls(),
             # What is on this machine is never asked for through a proxy.
             trust_env=not _LOOPBACK.fullmatch(httpx2.URL(spec.url).host),
         )
@@ -247,6 +256,7 @@ class _Endpoint:
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             never = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
             sent = reached or not isinstance(error, (*never, httpx2.UnsupportedProtocol))
+            self._peer.refused |= not sent
             why = Refused(None, sent)
             await self._resolve(message, CONNECTION_CLOSED, str(error), why)
             self._break(error)
@@ -256,6 +266,7 @@ class _Endpoint:
 
     async def _answer(self, message: JSONRPCRequest, response: httpx2.Response) -> None:
         status = response.status_code
+        self._peer.refused = status >= 400
         if status >= 400:
             await self._refusal(message, response)
             return

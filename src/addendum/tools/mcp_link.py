@@ -20,7 +20,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import RootModel, ValidationError
 
 from addendum.encoding import encode
-from addendum.errors import ContentError
+from addendum.errors import ContentError, leaves
 from addendum.tools.mcp import (
     MAX_LIST_BYTES,
     MAX_TOOLS,
@@ -49,7 +49,7 @@ from addendum.tools.mcp_offers import (
 )
 from addendum.tools.mcp_peer import Peer
 from addendum.tools.mcp_raw import BARE, discovery, handshake, husk, tools_page
-from addendum.tools.mcp_results import blocks, call_outcome
+from addendum.tools.mcp_results import call_outcome, objects
 from addendum.tools.mcp_sessions import Verdict, judge
 
 # The SDK logs each bad line of a server with a traceback. Where the application set up no logging,
@@ -60,6 +60,10 @@ for _name in ("mcp", "client"):
 
 MAX_PAGES = 1_000
 """Pages that one list may have."""
+
+SILENCE = 2.0
+"""Seconds until a server that says nothing to the first question is told the classic greeting. One
+that only starts slowly reads both, and what it answers first counts for nothing."""
 
 MAX_OFFER_PAGES = 50
 """Pages that are read of a list of prompts or resources."""
@@ -90,6 +94,14 @@ _held: ContextVar[list[dict[str, Any]] | None] = ContextVar("addendum_mcp_raw", 
 """Takes the raw result of the request that is sent in this context."""
 
 
+def _words(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
 class _Absent(Exception):
     """The server has no such method."""
 
@@ -108,6 +120,9 @@ class Link:
 
     Attributes:
         lost: Set when the connection has ended.
+        again: What was asked before, of a server that no longer knew us.
+        asked: Whether it was asked something before the handshake.
+        stood: Whether the handshake was made.
         peer: What is known of the other side.
     """
 
@@ -122,7 +137,15 @@ class Link:
         self._good: list[dict[str, Any]] = []
         self._greeting: list[str] = []
         self.lost = anyio.Event()
+        self.again: set[str] = set()
+        self.asked = False
+        self.stood = False
         self.peer = Peer()
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether it ended before the handshake was made, though the server could be reached."""
+        return not self.stood and not self.peer.refused
 
     @property
     def session(self) -> ClientSession:
@@ -130,19 +153,35 @@ class Link:
         assert self._session is not None
         return self._session
 
-    async def negotiate(self, session: ClientSession) -> None:
-        """Agree on a protocol version: the 2026 one where the server speaks it, else classic."""
+    async def negotiate(self, session: ClientSession, *, handshake_first: bool) -> None:
+        """Agree on a protocol version: the 2026 one where the server speaks it, else classic.
+
+        Many classic servers take a first message that is not `initialize` badly: they end, or say
+        nothing. Whoever dials may then begin anew, with the handshake first.
+
+        Args:
+            session: The SDK's session.
+            handshake_first: Do not ask for the 2026 protocol before.
+        """
         self._session = session
-        try:
-            await session.discover()
-            return
-        except (MCPError, ValidationError, RuntimeError):
-            # Not this protocol, or not understood: only the handshake can tell.
-            pass
+        silent = False
+        if not handshake_first:
+            self.asked = True
+            try:
+                with anyio.fail_after(SILENCE):
+                    await session.discover()
+                return
+            except TimeoutError:
+                silent = True
+            except (MCPError, ValidationError, RuntimeError):
+                # Not this protocol, or not understood: only the handshake can tell.
+                pass
         try:
             await session.initialize()
         except MCPError as error:
-            if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+            if error.code != types.UNSUPPORTED_PROTOCOL_VERSION and not silent:
+                raise
+            if self.lost.is_set() or _broken(error):
                 raise
             # A slow server answered the first question after we gave it up, and so settled on
             # the 2026 protocol: ask once more.
@@ -169,9 +208,10 @@ class Link:
                     params=types.PaginatedRequestParams(cursor=cursor)
                 )
             except MCPError as error:
-                if error.code == types.METHOD_NOT_FOUND and cursor is None:
+                verdict = self._judged(error, "tools/list")
+                absent = error.code == types.METHOD_NOT_FOUND and verdict == "answer"
+                if absent and cursor is None:
                     return Listing((), self._instructions())
-                self._judged(error, "tools/list")
                 raise
             good, self._good = self._good, []
             # The SDK leaves out, as the protocol demands, tools with bad `x-mcp-header` fields.
@@ -328,8 +368,7 @@ class Link:
                 return found
             if isinstance(page, CallOutcome):
                 return page
-            entries = blocks(page.get(key, page.get(BARE)))
-            found += [cast("dict[str, Any]", each) for each in entries if isinstance(each, dict)]
+            found += objects(page.get(key, page.get(BARE)))
             following = page.get("nextCursor")
             if not isinstance(following, str) or not following or following in cursors:
                 break
@@ -356,9 +395,10 @@ class Link:
                 await self.fetch()
                 result = await self._send(request, report)
         except MCPError as error:
-            if absent and error.code == types.METHOD_NOT_FOUND:
+            verdict = self._judged(error, _asked(request))
+            if absent and verdict == "answer" and error.code == types.METHOD_NOT_FOUND:
                 raise _Absent from None
-            return self._refusal(error, _asked(request))
+            return self._refusal(error, verdict, _asked(request))
         except (ValueError, ContentError, RuntimeError) as error:
             # Not pydantic's errors alone: the SDK also writes what it has read, to check it.
             reason = one_line(str(error), 200)
@@ -391,7 +431,7 @@ class Link:
             _held.reset(token)
         return raw[0]
 
-    def _refusal(self, error: MCPError, asked: str) -> CallOutcome:
+    def _refusal(self, error: MCPError, verdict: Verdict, asked: str) -> CallOutcome:
         """Return what is told of an error in place of an answer."""
         name = self._spec.name
         why = error.error.data
@@ -399,15 +439,13 @@ class Link:
             return CallOutcome(
                 f"server {name} sent a malformed answer: {error.message}", True, "malformed"
             )
-        verdict = self._judged(error, asked)
-        if verdict != "unsure":
-            anew = asked if verdict == "anew" else ""
-            if _broken(error):
-                text, code = f"server {name} is not reachable", "unreachable"
-            else:
-                text, code = f"server {name} refused the call", "refused"
-            return CallOutcome(f"{text}: {self.reason(error)}", True, code, anew=anew)
-        return lost_outcome(name, self.reason(error) if isinstance(why, Refused) else None)
+        if verdict == "unsure":
+            return lost_outcome(name, self.reason(error) if isinstance(why, Refused) else None)
+        text, code = f"server {name} refused the call", "refused"
+        if _broken(error):
+            text, code = f"server {name} is not reachable", "unreachable"
+        anew = asked if verdict == "anew" else ""
+        return CallOutcome(f"{text}: {self.reason(error)}", True, code, anew=anew)
 
     def _judged(self, error: MCPError, asked: str) -> Verdict:
         """Say what an error means; where a new connection must begin, this one is lost."""
@@ -416,14 +454,16 @@ class Link:
             if why is None or why.status is None:
                 self.lost.set()
             return "unsure" if why is None or why.sent else "anew"
-        if asked in self._own_words:
-            return "answer"
         verdict = judge(
             status=why and why.status,
             session=self.peer.session,
             code=error.code if why is None else why.code,
             words=error.message,
         )
+        if verdict == "anew" and (asked in self.again or asked in self._own_words):
+            # Said to a new session as well, these are no words of a server that forgot us.
+            self._own_words.add(asked)
+            return "answer"
         if verdict != "answer":
             self.peer.broke(error)
             self.lost.set()
@@ -476,13 +516,7 @@ class Link:
 
     def reason(self, error: BaseException) -> str:
         """Return in one line, without secrets, why something failed."""
-        while isinstance(error, BaseExceptionGroup):
-            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-        text = str(error)
-        if isinstance(error, TimeoutError):
-            text = "no answer in time"
-        elif isinstance(error, OSError) and error.strerror:
-            text = error.strerror
-        told = self._spec.redact(one_line(text or type(error).__name__))
+        told = dict.fromkeys(self._spec.redact(_words(leaf)) for leaf in leaves(error))
+        text = one_line("; ".join(told))
         tail = self._spec.redact(one_line(self.peer.tail.decode(errors="replace")[-300:]))
-        return f"{told} (its last words: {tail})" if tail else told
+        return f"{text} (its last words: {tail})" if tail else text

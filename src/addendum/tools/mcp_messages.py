@@ -30,7 +30,6 @@ from typing import Any, cast
 import anyio
 import msgspec
 from mcp_types import (
-    INTERNAL_ERROR,
     PARSE_ERROR,
     ErrorData,
     JSONRPCError,
@@ -281,6 +280,10 @@ def _message(entry: object) -> JSONRPCMessage | None:
     )
 
 
+_NO_CODE = -32000
+"""The first of the numbers that the protocol leaves to servers, for an error without one."""
+
+
 def _error(given: Any) -> ErrorData:
     if not isinstance(given, dict):
         given = {"message": given}
@@ -289,7 +292,7 @@ def _error(given: Any) -> ErrorData:
     try:
         code = int(cast("Any", code))
     except (TypeError, ValueError, OverflowError):
-        code = INTERNAL_ERROR
+        code = _NO_CODE
     if not isinstance(words, str):
         words = "" if words is None else str(words)
     return ErrorData(code=code, message=words or "no reason given", data=fields.get("data"))

@@ -13,7 +13,7 @@ from msgspec import Struct
 from addendum.encoding import clean
 from addendum.tools.mcp import MAX_NAME, CallOutcome, cut, one_line
 from addendum.tools.mcp_raw import BARE
-from addendum.tools.mcp_results import blocks, read_content
+from addendum.tools.mcp_results import blocks, objects, read_content
 
 MAX_OFFERS = 1_000
 """Prompts, or resources, that are taken from one server."""
@@ -73,12 +73,11 @@ def screen_prompts(entries: Sequence[dict[str, Any]]) -> tuple[RemotePrompt, ...
     for entry in entries:
         name = entry.get("name")
         if _named(name) and len(found) < MAX_OFFERS:
-            objects = [each for each in blocks(entry.get("arguments")) if isinstance(each, dict)]
             arguments = tuple(
                 PromptArgument(
                     each["name"], _line(each.get("description")), each.get("required") is True
                 )
-                for each in cast("list[dict[str, Any]]", objects)
+                for each in objects(entry.get("arguments"))
                 if _named(each.get("name"))
             )
             description = _line(entry.get("description") or entry.get("title"))

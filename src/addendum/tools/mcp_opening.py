@@ -70,7 +70,7 @@ class _Screened:
 
 @asynccontextmanager
 async def open_link(
-    link: Link, spec: ServerSpec, *, grace: float, within: float
+    link: Link, spec: ServerSpec, *, grace: float, within: float, handshake_first: bool = False
 ) -> AsyncGenerator[None]:
     """Connect `link`, agree on the protocol, and close the connection on the way out.
 
@@ -79,6 +79,7 @@ async def open_link(
         spec: The server.
         grace: Seconds that a child has to end.
         within: Seconds that connecting may take.
+        handshake_first: Begin with the classic greeting, for a server that takes no other.
 
     Raises:
         Exception: It cannot be connected, or the connection broke: errors of the operating
@@ -100,7 +101,7 @@ async def open_link(
                     client_info=types.Implementation(name="addendum", version=__version__),
                 )
             )
-            await link.negotiate(session)
+            await link.negotiate(session, handshake_first=handshake_first)
             limit.deadline = math.inf
             try:
                 yield

@@ -21,6 +21,7 @@ class Peer:
         pid: A server's process id once it runs; it leads a group of the same number.
         process: What we started, while it may run: the server's keeper, or the server.
         session: Whether an endpoint gave us a session.
+        refused: Whether an endpoint could not be reached, or answered with an HTTP error.
         fault: Why the connection ends, where its streams only tell that it does.
     """
 
@@ -29,6 +30,7 @@ class Peer:
         self.pid: int | None = None
         self.process: Process | None = None
         self.session = False
+        self.refused = False
         self.fault: Exception | None = None
 
     def note(self, data: bytes) -> None:

@@ -54,8 +54,11 @@ def call_outcome(result: dict[str, Any]) -> CallOutcome:
     content = result.get("content", result.get(BARE))
     structured = result.get("structuredContent")
     if content is None and structured is None:
-        # The first drafts of the protocol called it so.
+        # The first drafts of the protocol called it so; some put the whole result inside.
         content = result.get("toolResult")
+        if isinstance(content, dict) and {"content", "structuredContent"} & content.keys():
+            inner = cast("dict[str, Any]", content)
+            return call_outcome({"isError": result.get("isError"), **inner})
     text, media = read_content(blocks(content), structured, failed=failed)
     if not text and not media and not {"content", "structuredContent"} & result.keys():
         rest = {key: value for key, value in result.items() if key not in _ENVELOPE}
@@ -73,6 +76,11 @@ def blocks(content: Any) -> list[Any]:
     if content is None:
         return []
     return cast("list[Any]", content) if isinstance(content, list) else [content]
+
+
+def objects(content: Any) -> list[dict[str, Any]]:
+    """Return those of the blocks that are objects."""
+    return [cast("dict[str, Any]", each) for each in blocks(content) if isinstance(each, dict)]
 
 
 def read_content(

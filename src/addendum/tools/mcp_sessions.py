@@ -12,9 +12,7 @@ words of `NOT_BEGUN`, any way          anew, repeat: a process behind a bridge w
 all else                               the server's answer, for the model
 ====================================  =========================================
 
-Words, with the reports that they come from: "Session not found" at 404 and 200
-(modelcontextprotocol/python-sdk#3556, DAWNCR0W/affine-mcp-server#301), "No valid session ID
-provided" at 400 (PrefectHQ/fastmcp#3073), "Session expired" at 503 (markmhendrickson/neotoma#1923).
+tests/tools/test_mcp_sessions.py has the words that servers were seen to use, with their reports.
 """
 
 from __future__ import annotations

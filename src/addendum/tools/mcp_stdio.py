@@ -31,6 +31,7 @@ from addendum.errors import ConfigurationError, ContentError
 from addendum.tools.mcp import ServerSpec
 from addendum.tools.mcp_messages import LINE, Allowance, Lines, noise, read_messages, unreadable
 from addendum.tools.mcp_peer import TAIL_BYTES, Peer, signal_group
+from addendum.tools.mcp_start import start_error
 
 Streams = tuple[
     MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
@@ -57,7 +58,7 @@ async def run_child(spec: ServerSpec, peer: Peer, grace: float) -> AsyncGenerato
         grace: Seconds it has to end after its stdin closed, and again after a SIGTERM.
 
     Raises:
-        OSError: The program cannot be started.
+        ConfigurationError: The program cannot be started.
     """
     ours, theirs = socket.socketpair()
     with closing(ours):
@@ -95,16 +96,22 @@ async def run_child(spec: ServerSpec, peer: Peer, grace: float) -> AsyncGenerato
 async def _open(spec: ServerSpec, peer: Peer, keeper: list[str] | None, channel: int) -> None:
     # A start that is cancelled midway leaves a process that nobody waits for.
     with anyio.CancelScope(shield=True):
-        peer.process = await anyio.open_process(
-            keeper or list(spec.command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=None if keeper else _environment(spec),
-            cwd=None if keeper else spec.cwd,
-            start_new_session=True,
-            pass_fds=(channel,) if keeper else (),
-        )
+        try:
+            peer.process = await anyio.open_process(
+                keeper or list(spec.command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=None if keeper else _environment(spec),
+                cwd=None if keeper else spec.cwd,
+                start_new_session=True,
+                pass_fds=(channel,) if keeper else (),
+            )
+        except OSError as error:
+            if keeper or error.errno is None:
+                raise
+            what = "folder" if error.filename == spec.cwd else "command"
+            raise start_error(spec, what, error.errno) from error
 
 
 def _environment(spec: ServerSpec) -> dict[str, str]:
@@ -131,8 +138,8 @@ async def _begin(channel: socket.socket, spec: ServerSpec) -> int:
     """Have the keeper start the server; return the server's process id.
 
     Raises:
-        OSError: It cannot be started.
-        ConfigurationError: A word of it has a NUL in it.
+        ConfigurationError: It cannot be started, or a word of it has a NUL in it.
+        ConnectionError: The keeper could not.
     """
     pairs = [f"{name}={value}" for name, value in _environment(spec).items()]
     words = [spec.cwd or "", str(len(spec.command)), *spec.command, *pairs]
@@ -156,8 +163,7 @@ async def _begin(channel: socket.socket, spec: ServerSpec) -> int:
         raise ConnectionError("the process that was to start the server ended")
     if what == "started":
         return int(number)
-    name = spec.cwd if what == "folder" else spec.command[0]
-    raise OSError(int(number), os.strerror(int(number)), name)
+    raise start_error(spec, what, int(number))
 
 
 async def _watch(

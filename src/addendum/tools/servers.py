@@ -112,7 +112,8 @@ def remote(server: Server, connect: Connect, tool: str) -> Run:
         if not server.on:
             return _switched_off(server.spec.name)
         connection = await connect(server)
-        answer = await connection.call(tool, arguments, timeout=seconds, report=context.report)
+        limit = server.spec.timeout or seconds
+        answer = await connection.call(tool, arguments, timeout=limit, report=context.report)
         return Outcome(answer.text, answer.is_error, answer.code, answer.media)
 
     return run
@@ -125,6 +126,7 @@ def remote_by_name(server: Server, connect: Connect, name: str) -> Run:
         if not server.on:
             return _switched_off(server.spec.name)
         connection = await connect(server)
+        seconds = server.spec.timeout or seconds
         state = await connection.ready(seconds)
         for tool in state.tools:
             first = model_name(server.spec.name, tool.name, ())
