@@ -12,14 +12,16 @@ from addendum.errors import ConfigurationError
 from addendum.tools.mcp import ServerSpec, one_line
 
 
-def start_error(spec: ServerSpec, what: str, number: int) -> ConfigurationError:
+def start_error(spec: ServerSpec, number: int, what: str = "") -> ConfigurationError:
     """Return the error for a program that could not be started.
 
     Args:
         spec: The server.
-        what: What failed: `folder` or `command`.
         number: The operating system's number for it.
+        what: What failed, `folder` or `command`; found out where it is not known.
     """
+    if not what:
+        what = "command" if spec.cwd is None or Path(spec.cwd).is_dir() else "folder"
     command = spec.command[0]
     folder = Path(spec.cwd or ".").absolute()
     said = os.strerror(number)

@@ -110,8 +110,7 @@ async def _open(spec: ServerSpec, peer: Peer, keeper: list[str] | None, channel:
         except OSError as error:
             if keeper or error.errno is None:
                 raise
-            what = "folder" if error.filename == spec.cwd else "command"
-            raise start_error(spec, what, error.errno) from error
+            raise start_error(spec, error.errno) from error
 
 
 def _environment(spec: ServerSpec) -> dict[str, str]:
@@ -163,7 +162,7 @@ async def _begin(channel: socket.socket, spec: ServerSpec) -> int:
         raise ConnectionError("the process that was to start the server ended")
     if what == "started":
         return int(number)
-    raise start_error(spec, what, int(number))
+    raise start_error(spec, int(number), what)
 
 
 async def _watch(
