@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import re
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -128,19 +128,26 @@ def too_deep(raw: bytes) -> bool:
     return max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > MAX_DEPTH
 
 
+_Bytes = TypeVar("_Bytes", bytes, bytearray)
+
 _ESCAPES = re.compile(
     rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
 
 
-def mend_surrogates(raw: bytes) -> bytes:
-    r"""Return JSON text with each escaped lone surrogate (`\ud800`) replaced by `\ufffd`."""
+def mend_surrogates(raw: _Bytes) -> _Bytes:
+    r"""Return JSON text with each escaped lone surrogate (`\ud800`) replaced by `\ufffd`.
 
-    def replace(match: re.Match[bytes]) -> bytes:
-        found = match.group()
-        return found if len(found) != 6 else rb"\ufffd"
-
-    return _ESCAPES.sub(replace, raw)
+    Text without one is returned as it is, and is not copied.
+    """
+    if not _ESCAPED_SURROGATE.search(raw):
+        return raw
+    # In place, for both are six bytes: a list of pieces would take many times the text.
+    mended = bytearray(raw)
+    for match in _ESCAPES.finditer(raw):
+        if match.end() - match.start() == 6:
+            mended[match.start() : match.end()] = rb"\ufffd"
+    return type(raw)(mended)
 
 
 def compact(data: bytes | str, *, limit: int = MAX_TEXT) -> msgspec.Raw:

@@ -30,7 +30,43 @@ none holds a credential: each is masked when it is made.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import cast
+
 from addendum.masking import masked
+
+MAX_LEAVES = 10
+"""Errors of one group that are told one by one."""
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, or of a group what failed in it: a group's own text says only how many."""
+    pending = [error]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, BaseExceptionGroup):
+            pending += reversed(cast("BaseExceptionGroup[BaseException]", each).exceptions)
+        else:
+            yield each
+
+
+def described(error: BaseException) -> str:
+    """Return type and text of what foreign code raised, whatever it does when it is asked.
+
+    Of a group each leaf is told, once, and beyond `MAX_LEAVES` how many more there are.
+    """
+    told = list(dict.fromkeys(_described(leaf) for leaf in leaves(error)))
+    more = [f"and {len(told) - MAX_LEAVES} more"] if len(told) > MAX_LEAVES else []
+    return "; ".join([*told[:MAX_LEAVES], *more])
+
+
+def _described(error: BaseException) -> str:
+    try:
+        said = str(error)
+    except Exception:
+        said = "its message cannot be shown"
+    name = type(error).__name__
+    return f"{name}: {said}" if said else name
 
 
 class AddendumError(Exception):

@@ -75,7 +75,7 @@ DEAD = [
     Case("ends at once", program("raise SystemExit(3)"), error="closed"),
     Case("dies with words", program("import sys; sys.exit('\\x1b[31mno\\ntoken')"), error="token"),
     Case("hangs", program(HANGS), error="no answer in time"),
-    Case("prints without end", program(FLOOD), error="no answer in time"),
+    Case("prints without end", program(FLOOD), error="no message at once"),
     Case("one line without end", program(ONE_LINE), error="more than"),
     Case("a list that is no list", listing(text='"tools"'), error="list"),
     Case("10,001 tools", listing(*[plain(f"t{i}") for i in range(10_001)]), error="10,000"),
@@ -213,7 +213,7 @@ async def test_a_server_that_never_lists_costs_a_wait(case: Case, on: bool, tmp_
 
 ADDRESSES: list[tuple[str, int, bytes, str, str]] = [
     ("refuses the key", 401, b"{}", "application/json", "401"),
-    ("is missing", 404, b"nothing here", "text/plain", "Not Found"),
+    ("is missing", 404, b"nothing here", "text/plain", "404"),
     ("fails", 500, b"\x00\xff", "text/plain", "500"),
     ("is a web page", 200, b"<html>\nhello\n</html>", "text/html", ""),
     ("answers no JSON", 200, b"{nonsense", "application/json", ""),
@@ -307,17 +307,14 @@ class Call:
     says: str = ""
 
 
-# Python's own JSON reader gives up at a depth that differs between versions.
-DEEP_JSON = ("malformed", "depth") if sys.version_info >= (3, 13) else ("refused", "cannot be read")
-
 CALLS = [
     Call("dies", "die", {}, "lost", True, "may or may not"),
     Call("hangs", "hang", {}, "timeout", True, "did not answer"),
     Call("answers noise first", "noise", {}, says="after the noise"),
     Call("floods changes of its list", "notify", {"times": "300"}, says="told"),
-    Call("no object", "answer", {"result": "[]"}, "refused", True, "cannot be read"),
-    Call("no content", "answer", {"result": "{}"}, "malformed", True),
-    Call("content that is none", "answer", {"result": '{"content": 5}'}, "malformed", True),
+    Call("no object", "answer", {"result": "[]"}),
+    Call("no content", "answer", {"result": "{}"}, says="no content"),
+    Call("content that is none", "answer", {"result": '{"content": 5}'}, says="is none: 5"),
     Call("a lone surrogate", "answer", {"result": text_result("a\ud800b")}, says="a\ufffdb"),
     Call(
         "NaN",
@@ -329,9 +326,7 @@ CALLS = [
         "500 nested arrays",
         "answer",
         {"result": '{"content": [], "structuredContent": {"a": ' + "[" * 500 + "]" * 500 + "}}"},
-        "malformed",
-        True,
-        "depth",
+        says="nested deeper",
     ),
     Call(
         "5,000 nested arrays",
@@ -342,9 +337,7 @@ CALLS = [
             + "]" * 5_000
             + "}}"
         },
-        DEEP_JSON[0],
-        True,
-        DEEP_JSON[1],
+        says="nested deeper",
     ),
     Call(
         "an error of its own", "answer", {"result": '{"content": [], "isError": true}'}, None, True

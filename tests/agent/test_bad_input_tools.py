@@ -81,7 +81,7 @@ CASES = [
     Case(
         "raises our own error", raising(lambda: ConfigurationError("mine")), "TOOL_FAILED", "mine"
     ),
-    Case("raises a group", group, "TOOL_FAILED", "ExceptionGroup"),
+    Case("raises a group", group, "TOOL_FAILED", "failed: ValueError: inside"),
     Case("exits", raising(lambda: SystemExit(3)), "TOOL_FAILED", "SystemExit: 3"),
     Case("exits in a thread", lambda: sys.exit(3), "TOOL_FAILED", "SystemExit: 3"),
     Case("cancels itself", raising(asyncio.CancelledError), "TOOL_FAILED", "CancelledError"),

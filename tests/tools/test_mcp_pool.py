@@ -310,14 +310,28 @@ async def test_a_list_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     class Endless(CannedServer):
         async def _list(self, context: Any, params: Any) -> Any:
             page = await super()._list(context, params)
-            return page.model_copy(update={"next_cursor": "again"})
+            return page.model_copy(update={"next_cursor": f"page {next(numbers)}"})
 
+    numbers = itertools.count()
     monkeypatch.setattr(mcp_link, "MAX_PAGES", 5)
     async with connected(Endless("s", [])) as (connection, _):
         state = await connection.ready(5)
         assert state.status == "failed"
         assert state.error is not None
         assert "more than 5 pages" in state.error
+
+
+async def test_a_list_that_goes_round_in_a_circle_is_read_once() -> None:
+    class Circle(CannedServer):
+        async def _list(self, context: Any, params: Any) -> Any:
+            page = await super()._list(context, params)
+            cursor = "b" if params and params.cursor == "a" else "a"
+            return page.model_copy(update={"next_cursor": cursor})
+
+    async with connected(Circle("s", [canned("x")])) as (connection, _):
+        state = await connection.ready(5)
+        assert (state.status, names(state)) == ("ready", ["x"])
+        assert state.notes[-1] == "the list goes round in a circle; what was read of it counts"
 
 
 async def test_a_connection_lost_while_listing_is_no_fault_of_the_list() -> None:

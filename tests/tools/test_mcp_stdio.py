@@ -19,8 +19,9 @@ import msgspec
 import pytest
 
 from addendum.tools.mcp import CallOutcome, ServerSpec, ServerState
+from addendum.tools.mcp_peer import Peer
 from addendum.tools.mcp_pool import Connection, ServerPool, Timings, default_pool
-from addendum.tools.mcp_stdio import Child, run_child
+from addendum.tools.mcp_stdio import run_child
 
 pytestmark = pytest.mark.anyio
 
@@ -295,26 +296,6 @@ async def test_a_list_that_breaks_the_protocol_fails_and_joins_later(
         assert (names(state), state.error) == (["a"], None)
 
 
-@pytest.mark.parametrize(
-    ("result", "text", "code"),
-    [
-        ('{"content":[{"type":"text","text":"half \\ud83d"}]}', "half \ufffd", None),
-        ('{"content":[],"structuredContent":{"b":1,"a":2}}', '{"b":1,"a":2}', None),
-        ('{"content":[{"type":"hologram"}]}', "server s sent a malformed answer", "malformed"),
-        ('{"content":7}', "server s sent a malformed answer", "malformed"),
-    ],
-)
-async def test_odd_results_are_answers(
-    classic: tuple[str, ...], result: str, text: str, code: str | None
-) -> None:
-    async with served(classic) as connection:
-        arguments = json.dumps({"result": result}).encode()
-        outcome = await connection.call("answer", arguments, timeout=10)
-        assert outcome.text.startswith(text)
-        assert (outcome.code, outcome.is_error) == (code, code is not None)
-        assert connection.state.status == "ready"
-
-
 async def test_a_huge_result_is_cut(classic: tuple[str, ...]) -> None:
     result = json.dumps({"content": [{"type": "text", "text": "x" * 3_000_000}]})
     async with served(classic) as connection:
@@ -399,7 +380,7 @@ async def test_a_start_that_is_cancelled_midway_leaves_no_process(
         return started[-1]
 
     async def start(spec: ServerSpec) -> None:
-        async with run_child(spec, Child(), 0.1):
+        async with run_child(spec, Peer(), 0.1):
             await anyio.sleep_forever()
 
     monkeypatch.setattr(subprocess, "Popen", popen)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from addendum.agent.hooks import Hook
 from addendum.encoding import clean
-from addendum.errors import AddendumError
+from addendum.errors import AddendumError, described
 from addendum.log.session_log import OUTCOME_UNKNOWN
 from addendum.log.values import Call
 from addendum.tools.functions import ToolContext
@@ -142,21 +142,12 @@ async def run_one(item: Planned, context: Callable[[Call], ToolContext], timeout
         # of its own making too.
         if isinstance(error, anyio.get_cancelled_exc_class()) and _cancelled():
             raise
-        return Outcome(f"{item.call.name} failed: {_described(error)}", True, "TOOL_FAILED")
+        return Outcome(f"{item.call.name} failed: {described(error)}", True, "TOOL_FAILED")
 
 
 def _cancelled() -> bool:
     """Say whether somebody asked for this task's end."""
     return anyio.current_effective_deadline() == -math.inf
-
-
-def _described(error: BaseException) -> str:
-    try:
-        said = str(error)
-    except Exception:
-        said = "its message cannot be shown"
-    name = type(error).__name__
-    return f"{name}: {said}" if said else name
 
 
 def bounded(outcome: Outcome, limit: int) -> Outcome:

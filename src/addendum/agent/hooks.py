@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from addendum import encoding
+from addendum import encoding, errors
 from addendum.allowed import shown
 from addendum.checked import Word, check_fields
 from addendum.errors import ConfigurationError, ContentError
@@ -303,11 +303,7 @@ def faulty(text: str) -> Outcome:
 
 def described(error: Exception) -> str:
     """Return one line on an error of foreign code, whatever it raises when it is asked."""
-    try:
-        said = _line(str(error))
-    except Exception:
-        said = ""
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return _line(errors.described(error))
 
 
 async def _result(given: Any) -> Any:

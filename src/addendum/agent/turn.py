@@ -24,7 +24,13 @@ from addendum.agent.results import (
 )
 from addendum.agent.step import log_step
 from addendum.agent.subagents import ended
-from addendum.errors import AddendumError, ConfigurationError, LimitReached, ProviderError
+from addendum.errors import (
+    AddendumError,
+    ConfigurationError,
+    LimitReached,
+    ProviderError,
+    described,
+)
 from addendum.log.events import (
     AssistantAttempt,
     RequestContext,
@@ -133,7 +139,7 @@ class Turn:
             await session.flush()
             raise
         except BaseException as error:
-            self._abandon(f"{type(error).__name__}: {error}", "interrupted")
+            self._abandon(described(error), "interrupted")
             if isinstance(error, Exception):
                 await session.flush()
             raise

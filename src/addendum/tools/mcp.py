@@ -37,7 +37,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from addendum.allowed import shown
-from addendum.checked import SECRET, Wait, Word, check_fields
+from addendum.checked import SECRET, Seconds, Wait, Word, check_fields
 from addendum.encoding import MAX_DEPTH, canonical, clean, digest, encode
 from addendum.errors import ConfigurationError, ContentError
 from addendum.log.values import Media
@@ -100,6 +100,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
         cwd: Working directory of the child.
         defer: Its tools are not bound in a session's head.
         on: Switched on by configuration.
+        timeout: Seconds that a call of its tools may take; None for the agent's own limit.
 
     Raises:
         ConfigurationError: A field holds what it cannot hold, or nothing says how it is reached.
@@ -114,6 +115,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     cwd: Word | None = None
     defer: bool = False
     on: bool = False
+    timeout: Seconds | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -137,8 +139,9 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         """Return the digest of what identifies the connection: spec and credentials.
 
-        Equal keys share one connection. `defer` and `on` say how tools are offered, so they do
-        not count; a server object counts by its identity, so its key holds in this process only.
+        Equal keys share one connection. `defer`, `on` and `timeout` say how tools are offered and
+        called, so they do not count; a server object counts by its identity, so its key holds in
+        this process only.
         """
         identity = None if self.server is None else _identity(self.server)
         return digest(
@@ -245,7 +248,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     probe: Wait = 5.0
     quiet: Wait = 0.05
     confirm: Wait = 1.0
-    grace: Wait = 2.0
+    grace: Wait = 1.0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -263,19 +266,26 @@ class CallOutcome(msgspec.Struct, frozen=True):
             answered with a protocol error), `malformed` (its answer breaks the protocol),
             `input_required` (it asked for input that nobody can give) or `PROPOSAL_CHANGED` (the
             tool was defined anew before the call was sent).
+        anew: What was asked, where it surely did not run and a new connection may do better.
     """
 
     text: str
     is_error: bool = False
     code: str | None = None
     media: tuple[Media, ...] = ()
+    anew: str = ""
 
 
-def lost_outcome(name: str) -> CallOutcome:
-    """Return the answer for a call whose connection broke before the server's answer."""
+def lost_outcome(name: str, reason: str | None = None) -> CallOutcome:
+    """Return the answer for a call whose connection broke before the server's answer.
+
+    Args:
+        name: The server's name.
+        reason: What came in place of an answer, in one line.
+    """
+    what = f"failed ({reason})" if reason else "broke the connection"
     return CallOutcome(
-        f"server {name} broke the connection before it answered; the call may or may not have "
-        "taken effect",
+        f"server {name} {what} before it answered; the call may or may not have taken effect",
         True,
         "lost",
     )

@@ -44,6 +44,12 @@ T = TypeVar("T")
 
 logger = logging.getLogger("addendum.mcp")
 
+_HANDSHAKE_FIRST: set[str] = set()
+"""Keys of servers that only stood once the classic greeting came first, in this process."""
+
+PROGRESS_FACTOR = 10
+"""A call that reports progress may take this many times its limit."""
+
 _PATIENCE = 2.0
 """Seconds: a list is taken as settled after this, even if notices of change never pause."""
 
@@ -56,6 +62,38 @@ class _Job(Generic[T]):
         self.scope = anyio.CancelScope()
         self.done = anyio.Event()
         self.outcome: T | None = None
+
+
+class Patience:
+    """How long an answer is waited for: anew with each sign of progress, up to a ceiling.
+
+    Args:
+        seconds: From the beginning, and from each sign on.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._last = anyio.current_time() + seconds * PROGRESS_FACTOR
+        self._renewed = False
+        self.deadline = anyio.current_time() + seconds
+        self._scope = anyio.CancelScope()
+
+    def __str__(self) -> str:
+        if self.deadline >= self._last:
+            return f"{self._seconds * PROGRESS_FACTOR:g} s, though it reported progress"
+        since = " of its last sign of progress" if self._renewed else ""
+        return f"{self._seconds:g} s{since}"
+
+    def renew(self) -> None:
+        """Begin anew, for a sign of progress."""
+        self._renewed = True
+        self.deadline = min(anyio.current_time() + self._seconds, self._last)
+        self._scope.deadline = self.deadline
+
+    async def wait(self, event: anyio.Event) -> None:
+        """Wait for an event as long as patience lasts."""
+        with anyio.CancelScope(deadline=self.deadline) as self._scope:
+            await event.wait()
 
 
 class _Live:
@@ -93,6 +131,7 @@ class Connection:
         self._changes = 0
         self._closing = False
         self._tail = ""
+        self._own_words: set[str] = set()
 
     @property
     def last_words(self) -> str:
@@ -103,7 +142,7 @@ class Connection:
     @property
     def pid(self) -> int | None:
         """Process id of a server on stdio while its connection stands."""
-        return None if self._live is None else self._live.link.child.pid
+        return None if self._live is None else self._live.link.peer.pid
 
     def subscribe(self, callback: Callable[[ServerState], None]) -> Callable[[], None]:
         """Have `callback` called with each new state, in the event loop.
@@ -153,7 +192,8 @@ class Connection:
         Args:
             tool: The server's own name for the tool.
             arguments: JSON text of an object.
-            timeout: Seconds until the answer must be there.
+            timeout: Seconds until the answer must be there; each report of progress begins them
+                anew, up to `PROGRESS_FACTOR` times as many in all.
             report: Told of the call's progress.
             same: Whether the tool as it is listed when the server is reached is the one that is
                 meant. Without it, or where the list does not have the tool, the server decides.
@@ -171,53 +211,99 @@ class Connection:
             )
         given = cast("dict[str, Any]", parsed)
 
+        patience = Patience(timeout)
+
+        def heard(progress: float, total: float | None, message: str | None) -> None:
+            patience.renew()
+            if report is not None:
+                report(progress, total, message)
+
         async def work(link: Link) -> CallOutcome:
             listed = next((each for each in self.state.tools if each.name == tool), None)
             if same is not None and listed is not None and not same(listed):
                 return changed_outcome(self.spec.name, tool)
-            return await link.call(tool, given, report)
+            return await link.call(tool, given, heard)
 
-        return await self.ask(work, timeout)
+        return await self.ask(work, timeout, patience)
 
     async def ask(
-        self, work: Callable[[Link], Awaitable[T | CallOutcome]], timeout: float
+        self,
+        work: Callable[[Link], Awaitable[T | CallOutcome]],
+        timeout: float,
+        patience: Patience | None = None,
     ) -> T | CallOutcome:
         """Ask the server something.
 
         A server that is still starting is waited for; one that is away gets one attempt at once,
-        and if that fails the answer is an error. Cancelling cancels at the server.
+        and if that fails the answer is an error. One that no longer knows us is dialled anew,
+        once, and asked again. Cancelling cancels at the server.
 
         Args:
             work: Asks, in the owner's group.
             timeout: Seconds until the answer must be there.
+            patience: How long it is waited for, if `work` can renew it.
 
         Returns:
             What `work` returns, or what is told of the failure.
         """
-        name = self.spec.name
-        deadline = anyio.current_time() + timeout
+        patience = patience or Patience(timeout)
+        first: CallOutcome | None = None
+        while True:
+            live = await self._stood(timeout, patience.deadline)
+            if live is None:
+                return self._unreachable(first)
+            if first is not None:
+                live.link.again.add(first.anew)
+            answer = await self._put(live, work, patience)
+            if not isinstance(answer, CallOutcome) or not answer.anew or first is not None:
+                return answer
+            first = answer
+
+    async def _stood(self, timeout: float, deadline: float) -> _Live | None:
+        """Return the standing connection; one that is away is waited for a short time only."""
         starting = self.state.status in ("idle", "starting")
-        live: _Live | None = None
-        with anyio.move_on_after(timeout if starting else min(timeout, self._timings.demand)):
-            live = await self._reach()
-        if live is None:
-            why = self.state.error or "it has not answered yet"
-            if self._closing:
-                why = "its connection was closed"
+        patience = timeout if starting else min(timeout, self._timings.demand)
+        with anyio.move_on_at(min(deadline, anyio.current_time() + patience)):
+            return await self._reach()
+        return None
+
+    def _unreachable(self, first: CallOutcome | None) -> CallOutcome:
+        why = self.state.error or "it has not answered yet"
+        if self._closing:
+            why = "its connection was closed"
+        if first is None:
             return CallOutcome(
-                f"server {name} is not reachable; its tools work again when it is back ({why})",
+                f"server {self.spec.name} is not reachable; its tools work again when it is back "
+                f"({why})",
                 True,
                 "unreachable",
             )
+        # What refused the call often refuses a new connection in the same words.
+        if first.text.endswith(why):
+            return first
+        return msgspec.structs.replace(
+            first, text=f"{first.text}; a new connection could not be made ({why})"
+        )
+
+    async def _put(
+        self,
+        live: _Live,
+        work: Callable[[Link], Awaitable[T | CallOutcome]],
+        patience: Patience,
+    ) -> T | CallOutcome:
+        """Ask on a connection that stands."""
+        name = self.spec.name
         job = _Job(work)
         live.tasks.start_soon(_perform, live.link, job)
         try:
             # Not left to the SDK: it would wait without end to write to a process that hangs.
-            with anyio.move_on_at(deadline):
-                await job.done.wait()
+            await patience.wait(job.done)
         finally:
             if not job.done.is_set():
                 job.scope.cancel()
+        if live.link.lost.is_set() and not live.over:
+            # At once: what is asked next must not go there again.
+            self._end(live, live.link.why())
         if job.outcome is not None:
             return job.outcome
         if job.done.is_set():
@@ -225,7 +311,7 @@ class Connection:
         if not live.over:
             live.tasks.start_soon(self._probe, live)
         return CallOutcome(
-            f"server {name} did not answer within {timeout:g} s; the call was cancelled and may or "
+            f"server {name} did not answer within {patience}; the call was cancelled and may or "
             "may not have taken effect",
             True,
             "timeout",
@@ -272,7 +358,7 @@ class Connection:
         bell.set()
 
     def _words(self, link: Link) -> str:
-        return self.spec.redact(link.child.tail.decode(errors="replace"))
+        return self.spec.redact(link.peer.tail.decode(errors="replace"))
 
     def _publish(self, **changes: Any) -> None:
         state = msgspec.structs.replace(self.state, **changes)
@@ -330,16 +416,32 @@ class Connection:
             )
         except ImportError as error:
             return one_line(f"the MCP SDK cannot be imported: {error}")
-        link: Link = linking.Link(self.spec, self._note_change)
+        key = self.spec.key()
+        error, link = await self._attempt(linking, handshake_first=key in _HANDSHAKE_FIRST)
+        if link.asked and link.broke_off and not self._closing:
+            # At once, and not as a failure: it may only have taken our first question badly.
+            error, link = await self._attempt(linking, handshake_first=True)
+            if link.stood:
+                _HANDSHAKE_FIRST.add(key)
+        return error
+
+    async def _attempt(self, linking: Any, *, handshake_first: bool) -> tuple[str, Link]:
+        link: Link = linking.Link(self.spec, self._note_change, self._own_words)
         try:
             async with linking.open_link(
-                link, self.spec, grace=self._timings.grace, within=self._timings.connect
+                link,
+                self.spec,
+                grace=self._timings.grace,
+                within=self._timings.connect,
+                handshake_first=handshake_first,
             ):
+                link.stood = True
                 await self._stand(link)
             # Told after the end: by then a child's last words have been read.
-            return link.reason(ConnectionError(self.state.error or "the connection ended"))
+            return link.why(), link
         except Exception as error:
-            return link.reason(error)
+            # Its streams only tell that they end.
+            return link.reason(link.peer.fault or error), link
         finally:
             self._tail = self._words(link)
 
@@ -359,12 +461,12 @@ class Connection:
 
     async def _watch(self, live: _Live) -> None:
         await live.link.lost.wait()
-        self._end(live, "the connection ended")
+        self._end(live, live.link.why())
 
     def _end(self, live: _Live, error: str) -> None:
         live.over = True
         if self._live is live:
-            self._live = None
+            self._live, self._tail = None, self._words(live.link)
             self._away(error)
         self._ring()
 
@@ -386,7 +488,7 @@ class Connection:
             await answered.wait()
         live.probing = False
         if not answered.is_set():
-            live.link.child.kill()
+            live.link.peer.kill()
             self._end(live, "it no longer answers")
 
     def _note_change(self) -> None:
@@ -412,6 +514,8 @@ class Connection:
             try:
                 listing, seen = await self._settled(live, fresh)
             except Exception as error:
+                if live.link.lost.is_set():
+                    return
                 # A broken connection shows here first, and is no fault of the list: it ends this
                 # task in the meantime.
                 await anyio.sleep(self._timings.quiet)

@@ -22,13 +22,13 @@ MAX_FILE = 1024 * 1024
 Servers: TypeAlias = Location | Mapping[str, Any] | Sequence[ServerSpec]
 """A file, what stands in one, servers by name, or specs."""
 
-FIELDS = ("type", "command", "args", "env", "cwd", "url", "headers", "on", "defer")
+FIELDS = ("type", "command", "args", "env", "cwd", "url", "headers", "timeout", "on", "defer")
 """What is read of a server; `on` and `defer` are ours."""
 
 FOREIGN = frozenset(
     "alwaysAllow autoApprove auth description disabled disabledTools enabled envFile excludeTools "
     "gallery headersHelper httpUrl icon id includeTools initTimeout name oauth scope serverUrl "
-    "source timeout tools transport transportType trust version watchPaths".split()
+    "source tools transport transportType trust version watchPaths".split()
 )
 """What other programs write into an entry of such a file, as their documents say: left alone."""
 
@@ -39,6 +39,10 @@ _NEAR = 0.75
 _ENCODINGS = {BOM_UTF8: "utf-8-sig", BOM_UTF16_LE: "utf-16", BOM_UTF16_BE: "utf-16"}
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _LAST_COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[\]}])')
+
+MAX_SECONDS = 3_600
+"""A `timeout` beyond this is in milliseconds, as some programs write it."""
+
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _HTTP = frozenset({"http", "streamable-http", "streamable_http", "streamableHttp"})
 
@@ -79,9 +83,10 @@ def read_mcp_file(
     """Read the servers of a file.
 
     A server has `command`, `args`, `env`, `cwd`, or `url`, `headers`; `type` (`stdio`, `http`) is
-    optional. In their texts `${VAR}` and `${VAR:-default}` are taken from the environment. Two
-    fields are ours: `on` (switched on from the start) and `defer`. Others are left alone, unless
-    one looks like a slip of the pen. A byte order mark, comments and last commas are no mistake.
+    optional. In their texts `${VAR}` and `${VAR:-default}` are taken from the environment.
+    `timeout` says how long a call may take. Two fields are ours: `on` (switched on from the start)
+    and `defer`. Others are left alone, unless one looks like a slip of the pen. A byte order mark,
+    comments and last commas are no mistake.
 
     Args:
         path: The file.
@@ -234,6 +239,7 @@ def _spec(
         cwd=text("cwd"),
         defer=flag("defer"),
         on=flag("on"),
+        timeout=_seconds(fields, where),
     )
 
 
@@ -271,6 +277,23 @@ def _slip(key: Any, like: float) -> str:
     if not isinstance(key, str) or key in FIELDS or key in FOREIGN:
         return ""
     return nearest(key, FIELDS, like)
+
+
+def _seconds(fields: dict[str, Any], where: str) -> float | None:
+    """Return a server's `timeout` in seconds.
+
+    Cline, Roo and goose write seconds, at most 3,600; Gemini CLI, opencode, LibreChat and Claude
+    Code milliseconds, from 1,000 on: what is more than an hour is taken for milliseconds.
+
+    Raises:
+        ConfigurationError: It is no number above 0.
+    """
+    given = fields.get("timeout")
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1e9:
+        raise ConfigurationError(f'{where}: "timeout" must be a number of seconds above 0')
+    return given / 1000 if given > MAX_SECONDS else float(given)
 
 
 def _arguments(fields: dict[str, Any], where: str, expand: Callable[[str], str]) -> tuple[str, ...]:

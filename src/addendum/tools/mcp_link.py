@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, cast
 
 import anyio
-import httpx2
 import mcp_types as types
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import RootModel, ValidationError
 
-from addendum.errors import ContentError
+from addendum.encoding import encode
+from addendum.errors import ContentError, leaves
 from addendum.tools.mcp import (
     MAX_LIST_BYTES,
     MAX_TOOLS,
@@ -34,6 +36,8 @@ from addendum.tools.mcp import (
     remote_tool,
     screen_tool,
 )
+from addendum.tools.mcp_http import Refused
+from addendum.tools.mcp_messages import Unusable
 from addendum.tools.mcp_offers import (
     MAX_OFFERS,
     RemotePrompt,
@@ -43,9 +47,10 @@ from addendum.tools.mcp_offers import (
     screen_prompts,
     screen_resources,
 )
-from addendum.tools.mcp_results import read_content
-from addendum.tools.mcp_stdio import Child
-from addendum.tools.mcp_transport import mend
+from addendum.tools.mcp_peer import Peer
+from addendum.tools.mcp_raw import BARE, discovery, handshake, husk, tools_page
+from addendum.tools.mcp_results import call_outcome, objects
+from addendum.tools.mcp_sessions import Verdict, judge
 
 # The SDK logs each bad line of a server with a traceback. Where the application set up no logging,
 # Python would print those into the user's terminal; with a handler of their own they go where the
@@ -56,14 +61,45 @@ for _name in ("mcp", "client"):
 MAX_PAGES = 1_000
 """Pages that one list may have."""
 
+SILENCE = 2.0
+"""Seconds until a server that says nothing to the first question is told the classic greeting. One
+that only starts slowly reads both, and what it answers first counts for nothing."""
+
 MAX_OFFER_PAGES = 50
 """Pages that are read of a list of prompts or resources."""
 
 Report = Callable[[float, float | None, str | None], None]
 """Told how far a call is, of how much, and in what words."""
 
-_FALLBACK = "Server returned an error response"
-"""The SDK's message for an HTTP error without a JSON-RPC body."""
+
+def _asked(request: types.Request[Any, Any]) -> str:
+    params = request.params
+    return f"{request.method} {getattr(params, 'name', '') or getattr(params, 'uri', '')}".strip()
+
+
+def _broken(error: MCPError) -> bool:
+    """Whether an error stands for the end of the way to the server, and is no answer of its."""
+    why = error.error.data
+    if isinstance(why, Refused):
+        return why.code is None and (why.status is None or why.status < 400)
+    # Servers use the same number for errors of their own.
+    return error.code == types.CONNECTION_CLOSED and error.message == "Connection closed"
+
+
+def _has_headers(entry: dict[str, Any]) -> bool:
+    return b"x-mcp-header" in encode(entry["inputSchema"])
+
+
+_held: ContextVar[list[dict[str, Any]] | None] = ContextVar("addendum_mcp_raw", default=None)
+"""Takes the raw result of the request that is sent in this context."""
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
 
 
 class _Absent(Exception):
@@ -77,20 +113,39 @@ class _Object(RootModel[dict[str, Any]]):
 class Link:
     """A connection that stands: asks for the list, calls, follows changes.
 
+    Args:
+        spec: The server.
+        on_change: Called when the server says that its list changed.
+        own_words: What was asked that speaks of sessions in answers of its own: these end none.
+
     Attributes:
         lost: Set when the connection has ended.
-        child: The server's process, for a server on stdio.
+        again: What was asked before, of a server that no longer knew us.
+        asked: Whether it was asked something before the handshake.
+        stood: Whether the handshake was made.
+        peer: What is known of the other side.
     """
 
-    def __init__(self, spec: ServerSpec, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, spec: ServerSpec, on_change: Callable[[], None], own_words: set[str] | None = None
+    ) -> None:
         self._spec = spec
+        self._own_words = set[str]() if own_words is None else own_words
         self._on_change = on_change
         self._session: ClientSession | None = None
         self._notes: list[str] = []
-        self._good: list[str] = []
+        self._good: list[dict[str, Any]] = []
+        self._greeting: list[str] = []
         self.lost = anyio.Event()
-        self.child = Child()
-        self.http_status: int | None = None
+        self.again: set[str] = set()
+        self.asked = False
+        self.stood = False
+        self.peer = Peer()
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether it ended before the handshake was made, though the server could be reached."""
+        return not self.stood and not self.peer.refused
 
     @property
     def session(self) -> ClientSession:
@@ -98,19 +153,35 @@ class Link:
         assert self._session is not None
         return self._session
 
-    async def negotiate(self, session: ClientSession) -> None:
-        """Agree on a protocol version: the 2026 one where the server speaks it, else classic."""
+    async def negotiate(self, session: ClientSession, *, handshake_first: bool) -> None:
+        """Agree on a protocol version: the 2026 one where the server speaks it, else classic.
+
+        Many classic servers take a first message that is not `initialize` badly: they end, or say
+        nothing. Whoever dials may then begin anew, with the handshake first.
+
+        Args:
+            session: The SDK's session.
+            handshake_first: Do not ask for the 2026 protocol before.
+        """
         self._session = session
-        try:
-            await session.discover()
-            return
-        except (MCPError, ValidationError, RuntimeError):
-            # Not this protocol, or not understood: only the handshake can tell.
-            pass
+        silent = False
+        if not handshake_first:
+            self.asked = True
+            try:
+                with anyio.fail_after(SILENCE):
+                    await session.discover()
+                return
+            except TimeoutError:
+                silent = True
+            except (MCPError, ValidationError, RuntimeError):
+                # Not this protocol, or not understood: only the handshake can tell.
+                pass
         try:
             await session.initialize()
         except MCPError as error:
-            if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+            if error.code != types.UNSUPPORTED_PROTOCOL_VERSION and not silent:
+                raise
+            if self.lost.is_set() or _broken(error):
                 raise
             # A slow server answered the first question after we gave it up, and so settled on
             # the 2026 protocol: ask once more.
@@ -124,72 +195,107 @@ class Link:
             MCPError: The server refused.
             pydantic.ValidationError: The answer breaks the protocol.
         """
-        notes: list[str] = []
+        notes: list[str] = [*self._greeting]
         self._notes = notes
         tools: dict[str, RemoteTool] = {}
+        cursors: set[str | None] = {None}
         cursor: str | None = None
         size = count = 0
-        for _ in range(MAX_PAGES):
+        while len(cursors) <= MAX_PAGES:
+            self._good = []
             try:
                 page = await self.session.list_tools(
                     params=types.PaginatedRequestParams(cursor=cursor)
                 )
             except MCPError as error:
-                if error.code == types.METHOD_NOT_FOUND and cursor is None:
+                verdict = self._judged(error, "tools/list")
+                absent = error.code == types.METHOD_NOT_FOUND and verdict == "answer"
+                if absent and cursor is None:
                     return Listing((), self._instructions())
                 raise
-            count += len(page.tools)
+            good, self._good = self._good, []
             # The SDK leaves out, as the protocol demands, tools with bad `x-mcp-header` fields.
-            left = {tool.name for tool in page.tools}
-            notes += [
-                f"{one_line(name, 80)}: its x-mcp-header fields are not valid"
-                for name in self._good
-                if name not in left
-            ]
-            for tool in page.tools:
-                given = tool.annotations
+            kept = {tool.name for tool in page.tools}
+            for entry in good:
+                name = entry["name"]
+                if _has_headers(entry) and name not in kept:
+                    notes.append(f"{one_line(name, 80)}: its x-mcp-header fields are not valid")
+                    continue
                 made = remote_tool(
-                    tool.name,
-                    tool.description or "",
-                    tool.input_schema,
-                    given and given.model_dump(mode="json", by_alias=True, exclude_none=True),
+                    name,
+                    entry.get("description", ""),
+                    entry["inputSchema"],
+                    entry.get("annotations"),
                 )
-                size += (
-                    len(made.name) + len(made.description.encode()) + len(bytes(made.parameters))
-                )
-                if tool.name in tools:
-                    notes.append(f"{one_line(tool.name, 80)}: listed twice, the first one counts")
-                tools.setdefault(tool.name, made)
+                count += 1
+                size += len(name) + len(made.description.encode()) + len(bytes(made.parameters))
+                if name in tools:
+                    notes.append(f"{one_line(name, 80)}: listed twice, the first one counts")
+                tools.setdefault(name, made)
             if count > MAX_TOOLS or size > MAX_LIST_BYTES:
                 raise ContentError(
                     f"the list is over {MAX_TOOLS:,} tools or {MAX_LIST_BYTES:,} bytes"
                 )
             cursor = page.next_cursor
-            if not cursor:
+            if cursor and cursor in cursors:
+                notes.append("the list goes round in a circle; what was read of it counts")
+            if not cursor or cursor in cursors:
                 ordered = sorted(tools.values(), key=lambda tool: tool.name)
                 return Listing(tuple(ordered), self._instructions(), limited_notes(notes))
+            cursors.add(cursor)
         raise ContentError(f"the list has more than {MAX_PAGES:,} pages")
 
     def _instructions(self) -> str | None:
         return limited_instructions(self.session.instructions)
 
-    def screen(self, raw: dict[str, Any]) -> dict[str, Any]:
-        """Return a raw `tools/list` result with the good tools only; the SDK refuses all for one.
+    def screened(self, method: str, raw: dict[str, Any]) -> dict[str, Any]:
+        """Return what the SDK is shown of a raw result; the result itself is kept."""
+        match method:
+            case "initialize":
+                return handshake(raw, HANDSHAKE_PROTOCOL_VERSIONS, self._greeting)
+            case "server/discover":
+                return discovery(raw)
+            case "tools/list":
+                return tools_page(self._screen(raw), raw.get("nextCursor"))
+            case _:
+                shown = husk(method)
+                if shown is None:
+                    return raw
+                holder = _held.get()
+                if holder is not None:
+                    holder.append(raw)
+                return shown
 
-        What the screen leaves out, such as output schemas, the SDK then does not check either.
+    def _screen(self, raw: dict[str, Any]) -> list[dict[str, Any]]:
+        """Keep the good tools of a list; return those whose fields become headers.
+
+        One that is not good costs itself. The SDK would refuse all of them, and needs only those.
+
+        Raises:
+            ContentError: It is no list, or over the limit.
         """
-        if not isinstance(raw.get("tools"), list):
-            return raw
-        good: list[dict[str, Any]] = []
-        for entry in cast("list[object]", raw["tools"]):
+        listed: Any = raw.pop("tools", raw.pop(BARE, None))
+        if listed is None:
+            self._notes.append("an answer without a list of tools; it counts as empty")
+        if isinstance(listed, dict):
+            # One tool, or tools by name.
+            alone = cast("dict[str, Any]", listed)
+            listed = [alone] if isinstance(alone.get("name"), str) else list(alone.values())
+        if not isinstance(listed, list | None):
+            raise ContentError("it is no list of tools")
+        entries = cast("list[Any]", listed or [])
+        if len(entries) > MAX_TOOLS:
+            raise ContentError(f"the list is over {MAX_TOOLS:,} tools")
+        for place, entry in enumerate(entries):
+            # Not held any longer than needed: a list can be large.
+            entries[place] = None
             try:
-                good.append(screen_tool(entry))
+                self._good.append(screen_tool(entry))
             except ContentError as error:
                 self._notes.append(str(error))
             else:
                 self._relieved(cast("dict[str, Any]", entry))
-        self._good = [entry["name"] for entry in good]
-        return {**raw, "tools": good}
+        return [entry for entry in self._good if _has_headers(entry)]
 
     def _relieved(self, entry: dict[str, Any]) -> None:
         found = [keyword for keyword in NOT_AT_TOP if keyword in entry["inputSchema"]]
@@ -215,11 +321,7 @@ class Link:
         result = await self._ask(request, report)
         if isinstance(result, CallOutcome):
             return result
-        failed = result.get("isError") is True
-        text, media = read_content(
-            result.get("content", ()), result.get("structuredContent"), failed=failed
-        )
-        return CallOutcome(text, failed, media=media)
+        return call_outcome(result)
 
     async def prompts(self) -> tuple[RemotePrompt, ...] | CallOutcome:
         """Return the server's prompts, or why they cannot be had."""
@@ -232,7 +334,7 @@ class Link:
         result = await self._ask(types.GetPromptRequest(params=params))
         if isinstance(result, CallOutcome):
             return result
-        return CallOutcome(prompt_text(result.get("messages", ())))
+        return CallOutcome(prompt_text(result))
 
     async def resources(self) -> tuple[RemoteResource, ...] | CallOutcome:
         """Return the server's resources, templates behind them, or why they cannot be had."""
@@ -248,15 +350,16 @@ class Link:
         result = await self._ask(types.ReadResourceRequest(params=params))
         if isinstance(result, CallOutcome):
             return result
-        return resource_outcome(result.get("contents", ()))
+        return resource_outcome(result)
 
     async def _pages(
         self, request: Callable[..., types.Request[Any, Any]], key: str
     ) -> list[dict[str, Any]] | CallOutcome:
         """Return the entries of a list, page by page; none where the server has no such list."""
         found: list[dict[str, Any]] = []
+        cursors: set[str | None] = {None}
         cursor: str | None = None
-        for _ in range(MAX_OFFER_PAGES):
+        while len(cursors) <= MAX_OFFER_PAGES and len(found) < MAX_OFFERS:
             try:
                 page = await self._ask(
                     request(params=types.PaginatedRequestParams(cursor=cursor)), absent=True
@@ -265,10 +368,12 @@ class Link:
                 return found
             if isinstance(page, CallOutcome):
                 return page
-            found += page.get(key, ())
-            cursor = page.get("nextCursor")
-            if not cursor or len(found) >= MAX_OFFERS:
+            found += objects(page.get(key, page.get(BARE)))
+            following = page.get("nextCursor")
+            if not isinstance(following, str) or not following or following in cursors:
                 break
+            cursor = following
+            cursors.add(cursor)
         return found
 
     async def _ask(
@@ -290,9 +395,10 @@ class Link:
                 await self.fetch()
                 result = await self._send(request, report)
         except MCPError as error:
-            if absent and error.code == types.METHOD_NOT_FOUND:
+            verdict = self._judged(error, _asked(request))
+            if absent and verdict == "answer" and error.code == types.METHOD_NOT_FOUND:
                 raise _Absent from None
-            return self._refusal(error)
+            return self._refusal(error, verdict, _asked(request))
         except (ValueError, ContentError, RuntimeError) as error:
             # Not pydantic's errors alone: the SDK also writes what it has read, to check it.
             reason = one_line(str(error), 200)
@@ -317,25 +423,58 @@ class Link:
 
         # Only who listens asks to be told.
         told = None if report is None else heard
-        answer = await self.session.send_request(request, _Object, progress_callback=told)
-        return answer.root
+        raw: list[dict[str, Any]] = []
+        token = _held.set(raw)
+        try:
+            await self.session.send_request(request, _Object, progress_callback=told)
+        finally:
+            _held.reset(token)
+        return raw[0]
 
-    def _refusal(self, error: MCPError) -> CallOutcome:
+    def _refusal(self, error: MCPError, verdict: Verdict, asked: str) -> CallOutcome:
+        """Return what is told of an error in place of an answer."""
         name = self._spec.name
-        if error.code == types.CONNECTION_CLOSED:
-            return lost_outcome(name)
-        if error.message == "Session terminated":
-            # The SDK's message for a 404: the server forgot this session. A new one must begin.
+        why = error.error.data
+        if isinstance(why, Unusable):
+            return CallOutcome(
+                f"server {name} sent a malformed answer: {error.message}", True, "malformed"
+            )
+        if verdict == "unsure":
+            return lost_outcome(name, self.reason(error) if isinstance(why, Refused) else None)
+        text, code = f"server {name} refused the call", "refused"
+        if _broken(error):
+            text, code = f"server {name} is not reachable", "unreachable"
+        anew = asked if verdict == "anew" else ""
+        return CallOutcome(f"{text}: {self.reason(error)}", True, code, anew=anew)
+
+    def _judged(self, error: MCPError, asked: str) -> Verdict:
+        """Say what an error means; where a new connection must begin, this one is lost."""
+        why = error.error.data if isinstance(error.error.data, Refused) else None
+        if _broken(error):
+            if why is None or why.status is None:
+                self.lost.set()
+            return "unsure" if why is None or why.sent else "anew"
+        verdict = judge(
+            status=why and why.status,
+            session=self.peer.session,
+            code=error.code if why is None else why.code,
+            words=error.message,
+        )
+        if verdict == "anew" and (asked in self.again or asked in self._own_words):
+            # Said to a new session as well, these are no words of a server that forgot us.
+            self._own_words.add(asked)
+            return "answer"
+        if verdict != "answer":
+            self.peer.broke(error)
             self.lost.set()
-            return lost_outcome(name)
-        return CallOutcome(f"server {name} refused the call: {self.reason(error)}", True, "refused")
+        return verdict
 
     async def alive(self) -> bool:
         """Ask for a sign of life; any answer is one, also that this protocol has no ping."""
         try:
             await self.session.send_ping()
         except MCPError as error:
-            return error.code != types.CONNECTION_CLOSED
+            return self._judged(error, "ping") == "answer"
         except ValueError:
             return True
         return True
@@ -371,25 +510,15 @@ class Link:
         if isinstance(message, types.ToolListChangedNotification):
             self._on_change()
 
-    async def on_response(self, response: httpx2.Response) -> None:
-        """Mend a body before it is read; keep a failure's status, which the SDK does not tell."""
-        if response.status_code >= 400:
-            self.http_status = response.status_code
-        mend(response)
+    def why(self) -> str:
+        """Return in one line why the connection ended."""
+        return self.reason(self.peer.fault or ConnectionError("the connection ended"))
 
     def reason(self, error: BaseException) -> str:
         """Return in one line, without secrets, why something failed."""
-        while isinstance(error, BaseExceptionGroup):
-            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-        text = str(error)
-        if isinstance(error, MCPError) and error.message == _FALLBACK and self.http_status:
-            text = f"HTTP status {self.http_status}"
-        elif isinstance(error, TimeoutError):
-            text = "no answer in time"
-        elif isinstance(error, OSError) and error.strerror:
-            text = error.strerror
-        told = one_line(self._spec.redact(text or type(error).__name__))
+        told = dict.fromkeys(self._spec.redact(_words(leaf)) for leaf in leaves(error))
+        text = one_line("; ".join(told))
         # Its words as a whole first: half a credential is known to nobody.
-        words = self._spec.redact(self.child.tail.decode(errors="replace"))
+        words = self._spec.redact(self.peer.tail.decode(errors="replace"))
         tail = one_line(words[-300:])
-        return f"{told} (its last words: {tail})" if tail else told
+        return f"{text} (its last words: {tail})" if tail else text

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from addendum.encoding import clean
 from addendum.tools.mcp import MAX_NAME, CallOutcome, cut, one_line
-from addendum.tools.mcp_results import read_content
+from addendum.tools.mcp_raw import BARE
+from addendum.tools.mcp_results import blocks, objects, read_content
 
 MAX_OFFERS = 1_000
 """Prompts, or resources, that are taken from one server."""
@@ -72,12 +73,11 @@ def screen_prompts(entries: Sequence[dict[str, Any]]) -> tuple[RemotePrompt, ...
     for entry in entries:
         name = entry.get("name")
         if _named(name) and len(found) < MAX_OFFERS:
-            given = cast("list[dict[str, Any]]", entry.get("arguments") or [])
             arguments = tuple(
                 PromptArgument(
                     each["name"], _line(each.get("description")), each.get("required") is True
                 )
-                for each in given
+                for each in objects(entry.get("arguments"))
                 if _named(each.get("name"))
             )
             description = _line(entry.get("description") or entry.get("title"))
@@ -108,28 +108,46 @@ def screen_resources(entries: Sequence[dict[str, Any]]) -> tuple[RemoteResource,
     return tuple(found.values())
 
 
-def prompt_text(messages: Sequence[dict[str, Any]]) -> str:
+def prompt_text(result: dict[str, Any]) -> str:
     """Return a filled-in prompt as the text of one user message.
 
     What the server wrote for the model to have said stands under a line `[assistant]`. Files have
     no place in a user message: each is told of in a line.
+
+    Args:
+        result: The raw result; its messages may be anything.
     """
     parts: list[str] = []
     last = "user"
-    for message in messages:
+    for each in blocks(result.get("messages", result.get(BARE))):
+        message = cast("dict[str, Any]", each) if isinstance(each, dict) else {"content": each}
         role = "assistant" if message.get("role") == "assistant" else "user"
         if role != last:
             parts.append(f"[{role}]")
             last = role
-        content = cast("dict[str, Any]", message.get("content") or {})
-        said, media = read_content([content])
-        parts.append(f"{said[:-1]}: not shown: a prompt holds text only]" if media else said)
+        # Some send the block itself, without a message around it.
+        content = message.get("content", message if "type" in message else None)
+        for block in blocks(content):
+            said, media = read_content([block])
+            parts.append(f"{said[:-1]}: not shown: a prompt holds text only]" if media else said)
     return cut("\n\n".join(parts))
 
 
-def resource_outcome(contents: Sequence[dict[str, Any]]) -> CallOutcome:
-    """Return what a resource holds, as the result of a call."""
-    text, media = read_content([{"type": "resource", "resource": each} for each in contents])
+def resource_outcome(result: dict[str, Any]) -> CallOutcome:
+    """Return what a resource holds, as the result of a call.
+
+    Args:
+        result: The raw result; its contents may be anything.
+    """
+    found = result.get("contents", result.get("content", result.get(BARE)))
+    text, media = read_content(
+        [
+            {"type": "resource", "resource": each}
+            if isinstance(each, dict) and "type" not in each
+            else each
+            for each in blocks(found)
+        ]
+    )
     return CallOutcome(text or "the resource is empty", media=media)
 
 

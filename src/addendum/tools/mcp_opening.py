@@ -26,6 +26,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 
 from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp_flow import Flow, Reads, Writes
 from addendum.tools.mcp_link import Link
 from addendum.tools.mcp_transport import client_streams
 from addendum.version import __version__
@@ -34,7 +35,7 @@ __all__ = ["Link", "open_link"]
 
 
 class _Screened:
-    """The SDK's dispatcher, with lists screened before the SDK checks them, and its end told."""
+    """The SDK's dispatcher, with results screened before the SDK checks them, and its end told."""
 
     def __init__(self, inner: Dispatcher[TransportContext], link: Link) -> None:
         self._inner = inner
@@ -44,7 +45,7 @@ class _Screened:
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         raw = await self._inner.send_raw_request(method, params, opts)
-        return self._link.screen(raw) if method == "tools/list" else raw
+        return self._link.screened(method, raw)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -69,7 +70,7 @@ class _Screened:
 
 @asynccontextmanager
 async def open_link(
-    link: Link, spec: ServerSpec, *, grace: float, within: float
+    link: Link, spec: ServerSpec, *, grace: float, within: float, handshake_first: bool = False
 ) -> AsyncGenerator[None]:
     """Connect `link`, agree on the protocol, and close the connection on the way out.
 
@@ -78,6 +79,7 @@ async def open_link(
         spec: The server.
         grace: Seconds that a child has to end.
         within: Seconds that connecting may take.
+        handshake_first: Begin with the classic greeting, for a server that takes no other.
 
     Raises:
         Exception: It cannot be connected, or the connection broke: errors of the operating
@@ -87,10 +89,11 @@ async def open_link(
     parting = False
     with anyio.CancelScope(deadline=anyio.current_time() + within) as limit:
         async with AsyncExitStack() as stack:
-            reads, writes = await stack.enter_async_context(
-                client_streams(spec, link.child, link.on_response, grace)
+            reads, writes = await stack.enter_async_context(client_streams(spec, link.peer, grace))
+            flow = Flow(link.peer)
+            inner: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(
+                Reads(reads, flow), Writes(writes, flow)
             )
-            inner: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(reads, writes)
             session = await stack.enter_async_context(
                 ClientSession(
                     dispatcher=_Screened(inner, link),
@@ -98,7 +101,7 @@ async def open_link(
                     client_info=types.Implementation(name="addendum", version=__version__),
                 )
             )
-            await link.negotiate(session)
+            await link.negotiate(session, handshake_first=handshake_first)
             limit.deadline = math.inf
             try:
                 yield

@@ -3,186 +3,216 @@
 Not the SDK's own stdio client, which has no bound on a line, cannot read a line with a lone
 surrogate (a server in JavaScript that cuts text in the middle of an emoji sends one), sends the
 child's stderr to a file, and cannot be told that a child hangs and is to be killed at once.
-Imports the MCP SDK: import it only behind `mcp_link`.
+
+Between us and the server stands `mcp_keeper`, which ends its whole process group however the two
+end. Imports the MCP SDK: import it only behind `mcp_link`.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
+from pathlib import Path
 
 import anyio
-import msgspec
-from anyio.abc import ByteReceiveStream, Process
+from anyio.abc import Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
-from pydantic import ValidationError
+from mcp_types import JSONRPCError, JSONRPCMessage
 
-from addendum.encoding import MAX_TEXT, mend_surrogates
-from addendum.errors import ContentError
-from addendum.tools.mcp import ServerSpec, one_line
+from addendum.errors import ConfigurationError, ContentError
+from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp_messages import LINE, Allowance, Lines, noise, read_messages, unreadable
+from addendum.tools.mcp_peer import TAIL_BYTES, Peer, signal_group
+from addendum.tools.mcp_start import start_error
 
 Streams = tuple[
     MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
 ]
 """What the SDK reads from and writes to."""
 
-TAIL_BYTES = 4096
-"""Bytes of a child's stderr that are kept for error messages."""
-
 _POLL = 0.01
-_REAP = 2.0
+_REAP = 3.0
 _LAST_WORDS = 0.2
-
-
-class Child:
-    """What the owner of a child process knows of it and can ask of it.
-
-    Attributes:
-        tail: The end of its stderr, and of what it wrote to stdout that is no JSON.
-        pid: Its process id once it runs.
-        exit_code: Set when it has ended.
-        process: The process itself while it may run.
-    """
-
-    def __init__(self) -> None:
-        self.tail = b""
-        self.pid: int | None = None
-        self.exit_code: int | None = None
-        self.process: Process | None = None
-
-    def note(self, data: bytes) -> None:
-        """Keep the end of `data` for error messages."""
-        self.tail = (self.tail + data)[-TAIL_BYTES:]
-
-    def kill(self) -> None:
-        """Kill it without asking, for one that hangs; its streams end, and so the connection."""
-        if self.process is not None:
-            _signal(self.process, kill=True)
+_KEEPER = Path(__file__).with_name("mcp_keeper.py")
 
 
 @asynccontextmanager
-async def run_child(spec: ServerSpec, child: Child, grace: float) -> AsyncGenerator[Streams]:
+async def run_child(spec: ServerSpec, peer: Peer, grace: float) -> AsyncGenerator[Streams]:
     """Start the server's process and yield its message streams; end it on the way out.
 
-    The child leads a process group of its own, so that its children end with it and an interrupt
-    at our terminal does not reach it. It gets the SDK's minimal environment and `spec.env`.
+    The child leads a session and process group of its own, so that its children end with it and
+    an interrupt at our terminal does not reach it. It gets the SDK's minimal environment and
+    `spec.env`.
 
     Args:
         spec: A server with a `command`.
-        child: Filled with what is known of the process.
+        peer: Filled with what is known of the process.
         grace: Seconds it has to end after its stdin closed, and again after a SIGTERM.
 
     Raises:
-        OSError: The program cannot be started.
+        ConfigurationError: The program cannot be started.
     """
+    ours, theirs = socket.socketpair()
+    with closing(ours):
+        keeper = _keeper_command(theirs.fileno())
+        with closing(theirs):
+            await _open(spec, peer, keeper, theirs.fileno())
+        process = peer.process
+        assert process is not None
+        incoming_in, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        outgoing, outgoing_out = anyio.create_memory_object_stream[SessionMessage](0)
+        silent = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            try:
+                # From here to the `try` nothing waits, so no cancellation can lose the process.
+                tasks.start_soon(_read, process, incoming_in, peer)
+                tasks.start_soon(_write, process, outgoing_out, incoming_in)
+                tasks.start_soon(_read_errors, process, peer, silent)
+                if keeper:
+                    peer.pid = await _begin(ours, spec)
+                    tasks.start_soon(_watch, ours, incoming_in)
+                else:
+                    peer.pid = process.pid
+                yield incoming, outgoing
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await _end(process, peer, grace, ours, kept=bool(keeper))
+                    with anyio.move_on_after(_LAST_WORDS):
+                        await silent.wait()
+                    _close_pipes(process)
+                tasks.cancel_scope.cancel()
+                for stream in (incoming_in, incoming, outgoing, outgoing_out):
+                    stream.close()
+
+
+async def _open(spec: ServerSpec, peer: Peer, keeper: list[str] | None, channel: int) -> None:
     # A start that is cancelled midway leaves a process that nobody waits for.
     with anyio.CancelScope(shield=True):
-        child.process = await anyio.open_process(
-            list(spec.command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=get_default_environment() | dict(spec.env),
-            cwd=spec.cwd,
-            start_new_session=True,
-        )
-    process = child.process
-    assert process is not None
-    child.pid = process.pid
-    incoming_in, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    outgoing, outgoing_out = anyio.create_memory_object_stream[SessionMessage](0)
-    silent = anyio.Event()
-    async with anyio.create_task_group() as tasks:
         try:
-            # From here to the `yield` nothing waits, so no cancellation can lose the process.
-            tasks.start_soon(_read, process, incoming_in, child)
-            tasks.start_soon(_write, process, outgoing_out, incoming_in)
-            tasks.start_soon(_read_errors, process, child, silent)
-            yield incoming, outgoing
-        finally:
-            with anyio.CancelScope(shield=True):
-                await _end(process, child, grace)
-                with anyio.move_on_after(_LAST_WORDS):
-                    await silent.wait()
-                _close_pipes(process)
-            tasks.cancel_scope.cancel()
-            for stream in (incoming_in, incoming, outgoing, outgoing_out):
-                stream.close()
+            peer.process = await anyio.open_process(
+                keeper or list(spec.command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=None if keeper else _environment(spec),
+                cwd=None if keeper else spec.cwd,
+                start_new_session=True,
+                pass_fds=(channel,) if keeper else (),
+            )
+        except OSError as error:
+            if keeper or error.errno is None:
+                raise
+            raise start_error(spec, error.errno) from error
+
+
+def _environment(spec: ServerSpec) -> dict[str, str]:
+    return get_default_environment() | dict(spec.env)
+
+
+def _keeper_command(channel: int) -> list[str] | None:
+    """Return the command of a keeper; None where there is no interpreter to run it.
+
+    A program that was frozen or embeds Python is none, and Windows has no process groups.
+    """
+    interpreter = sys.executable or ""
+    if (
+        sys.platform == "win32"
+        or getattr(sys, "frozen", False)
+        or not re.match("python|pypy", Path(interpreter).name)
+        or not _KEEPER.is_file()
+    ):
+        return None
+    return [interpreter, "-I", "-S", str(_KEEPER), str(channel), str(os.getpid())]
+
+
+async def _begin(channel: socket.socket, spec: ServerSpec) -> int:
+    """Have the keeper start the server; return the server's process id.
+
+    Raises:
+        ConfigurationError: It cannot be started, or a word of it has a NUL in it.
+        ConnectionError: The keeper could not.
+    """
+    pairs = [f"{name}={value}" for name, value in _environment(spec).items()]
+    words = [spec.cwd or "", str(len(spec.command)), *spec.command, *pairs]
+    if any("\0" in word for word in words):
+        raise ConfigurationError(
+            f"server {spec.name}: its command, cwd or env holds a NUL character; remove it"
+        )
+    text = os.fsencode("\0".join(words))
+    channel.setblocking(False)
+    rest = b"%010d" % len(text) + text
+    answer = b""
+    # A keeper that ends before it answers has said why on stderr.
+    with suppress(ConnectionError):
+        while rest:
+            await anyio.wait_writable(channel)
+            rest = rest[channel.send(rest) :]
+        await anyio.wait_readable(channel)
+        answer = channel.recv(100)
+    what, _, number = answer.decode().partition(" ")
+    if not number:
+        raise ConnectionError("the process that was to start the server ended")
+    if what == "started":
+        return int(number)
+    raise start_error(spec, int(number), what)
+
+
+async def _watch(
+    channel: socket.socket, incoming: MemoryObjectSendStream[SessionMessage | Exception]
+) -> None:
+    """End the connection with the keeper: what outlives it may hold the server's stdout open."""
+    await anyio.wait_readable(channel)
+    incoming.close()
 
 
 async def _read(
-    process: Process, into: MemoryObjectSendStream[SessionMessage | Exception], child: Child
+    process: Process,
+    into: MemoryObjectSendStream[SessionMessage | Exception],
+    peer: Peer,
 ) -> None:
+    lines = Lines(noise())
     with into, suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         assert process.stdout is not None
-        async for line in _lines(process.stdout):
-            message = _message(line)
-            if message is None:
-                child.note(line + b"\n")
-            else:
-                await into.send(message)
-
-
-async def _lines(stream: ByteReceiveStream) -> AsyncGenerator[bytes]:
-    pending = bytearray()
-    async for chunk in stream:
-        start = len(pending)
-        pending += chunk
-        if b"\n" in chunk:
-            end = pending.rfind(b"\n", start)
-            for line in bytes(pending[:end]).split(b"\n"):
-                yield line
-            del pending[: end + 1]
-        if len(pending) > MAX_TEXT:
-            # Where the next message begins can no longer be known: the connection is over.
-            raise ContentError(f"the server sent a message of more than {MAX_TEXT:,} bytes")
-
-
-def _message(line: bytes) -> SessionMessage | None:
-    mended = mend_surrogates(line)
-    try:
         try:
-            decoded = msgspec.json.decode(mended)
-        except msgspec.DecodeError:
-            # Python's own reader takes NaN and Infinity, which many servers write: what holds one
-            # is dropped later, and not all that came with it.
-            decoded = json.loads(mended)
-        return SessionMessage(jsonrpc_message_adapter.validate_python(decoded, by_name=False))
-    except (ValueError, RecursionError) as error:
-        return _unreadable(line, error)
+            async for chunk in process.stdout:
+                for line in lines.feed(chunk):
+                    messages = _messages(line, peer, lines.noise)
+                    # An answer may be large: nothing here holds it while we wait.
+                    del line
+                    while messages:
+                        await into.send(SessionMessage(messages.pop(0)))
+        except ContentError as error:
+            # Where the next message begins can no longer be known: the connection is over.
+            peer.broke(error)
 
 
-# Where an envelope has its id: in front of what it holds or behind it, never inside.
-_ID_AT_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
-_ID_AT_END = re.compile(rb',\s*"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+def _messages(
+    line: bytearray | JSONRPCError, peer: Peer, allowed: Allowance
+) -> list[JSONRPCMessage]:
+    """Return the messages of a line; what is none of them goes to the child's last words.
 
-
-def _unreadable(line: bytes, error: Exception) -> SessionMessage | None:
-    """Return an error in place of an answer that cannot be read (nested without end, cut).
-
-    Whoever asked would otherwise wait until the time is up. None if it is no answer at all.
+    Raises:
+        ContentError: There is too much that is no message.
     """
-    found = _ID_AT_START.match(line) or _ID_AT_END.search(line, max(0, len(line) - 100))
-    if found is None or b'"method"' in line[:100]:
-        return None
-    said = "no message of the protocol" if isinstance(error, ValidationError) else str(error)
-    reason = one_line(f"the server's answer cannot be read: {said}")
-    return SessionMessage(
-        JSONRPCError(
-            jsonrpc="2.0",
-            id=int(found[1]),
-            error=ErrorData(code=PARSE_ERROR, message=reason),
-        )
-    )
+    if isinstance(line, JSONRPCError):
+        return [line]
+    try:
+        return read_messages(line)
+    except ContentError as error:
+        answer = unreadable(line, line, str(error))
+        if answer is not None:
+            return [answer]
+        peer.note(bytes(line[-TAIL_BYTES:]) + b"\n")
+        allowed.take(LINE + len(line))
+        return []
 
 
 async def _write(
@@ -201,25 +231,35 @@ async def _write(
             incoming.close()
 
 
-async def _read_errors(process: Process, child: Child, silent: anyio.Event) -> None:
+async def _read_errors(process: Process, peer: Peer, silent: anyio.Event) -> None:
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
         assert process.stderr is not None
         async for chunk in process.stderr:
-            child.note(chunk)
+            peer.note(chunk)
     silent.set()
 
 
-async def _end(process: Process, child: Child, grace: float) -> None:
+async def _end(
+    process: Process, peer: Peer, grace: float, channel: socket.socket, *, kept: bool
+) -> None:
     """End the process: close its stdin, then SIGTERM, then SIGKILL, each after the grace period."""
     with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         if process.stdin is not None:
             await process.stdin.aclose()
+    if peer.pid is None:
+        # It was not started yet, or we do not know: the keeper is told that nobody waits.
+        channel.close()
     if not await _ended(process, grace):
-        _signal(process, kill=False)
+        peer.signal(kill=False)
         if not await _ended(process, grace):
-            _signal(process, kill=True)
-            await _ended(process, _REAP)
-    child.process, child.exit_code = None, process.returncode
+            peer.signal(kill=True)
+            channel.close()
+            if not await _ended(process, _REAP):
+                process.kill()
+    if (process.returncode or not kept) and peer.pid is not None and sys.platform != "win32":
+        # Without a keeper, or where it was killed, the server's group is left to us.
+        signal_group(peer.pid, signal.SIGKILL)
+    peer.process = None
 
 
 def _close_pipes(process: Process) -> None:
@@ -239,12 +279,3 @@ async def _ended(process: Process, seconds: float) -> bool:
             return False
         await anyio.sleep(_POLL)
     return True
-
-
-def _signal(process: Process, *, kill: bool) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            # The child leads its group, so its pid is the group's id.
-            os.killpg(process.pid, signal.SIGKILL if kill else signal.SIGTERM)

@@ -91,8 +91,10 @@ def resource_run(
         uri = given.get("uri", "")
         if not 0 < len(uri) <= MAX_URI:
             return Outcome(f"uri must have 1 to {MAX_URI:,} characters", True, "invalid_arguments")
-        connection = await connect(on[str(name)])
-        found = await connection.ask(lambda link: link.resource(uri), seconds)
+        server = on[str(name)]
+        connection = await connect(server)
+        limit = server.spec.timeout or seconds
+        found = await connection.ask(lambda link: link.resource(uri), limit)
         return Outcome(found.text, found.is_error, found.code, found.media)
 
     return run if tool in RESOURCE_TOOLS else None
@@ -103,7 +105,8 @@ async def _listed(servers: Sequence[Server], connect: Connect, seconds: float) -
 
     async def one(server: Server) -> None:
         connection = await connect(server)
-        found[server.spec.name] = await connection.ask(lambda link: link.resources(), seconds)
+        limit = server.spec.timeout or seconds
+        found[server.spec.name] = await connection.ask(lambda link: link.resources(), limit)
 
     async with anyio.create_task_group() as tasks:
         for server in servers:

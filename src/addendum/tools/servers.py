@@ -120,8 +120,9 @@ def remote(server: Server, connect: Connect, tool: str, same: Same) -> Run:
         if not server.on:
             return _switched_off(server.spec.name)
         connection = await connect(server)
+        limit = server.spec.timeout or seconds
         answer = await connection.call(
-            tool, arguments, timeout=seconds, report=context.report, same=same
+            tool, arguments, timeout=limit, report=context.report, same=same
         )
         return Outcome(answer.text, answer.is_error, answer.code, answer.media)
 
@@ -135,6 +136,7 @@ def remote_by_name(server: Server, connect: Connect, name: str, same: Same) -> R
         if not server.on:
             return _switched_off(server.spec.name)
         connection = await connect(server)
+        seconds = server.spec.timeout or seconds
         state = await connection.ready(seconds)
         for tool in state.tools:
             first = model_name(server.spec.name, tool.name, ())

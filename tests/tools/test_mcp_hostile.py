@@ -1,0 +1,93 @@
+"""What hostile servers can make a host hold: one list of attacks, driven over each transport.
+
+Real processes and real HTTP; the host is a process of its own, whose peak of memory is looked at
+for each row. A part of the matrix runs here, all of it with ADDENDUM_EVERY=1 (`make matrix`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.tools.hostile_server import METHODS, ROWS
+
+pytestmark = pytest.mark.anyio
+
+HERE = Path(__file__).parent
+WAYS = ("stdio", "json", "sse", "json+gzip", "sse+gzip", "json+deflate", "json+br", "sse+zstd")
+MOST = 64.0
+"""MB that a hostile server may make us hold beside a harmless one."""
+
+EVERY = os.environ.get("ADDENDUM_EVERY") == "1"
+LARGEST = [row for row in ROWS if row.startswith("largest")]
+
+
+def pairs() -> list[tuple[str, str]]:
+    """Return the part of the matrix that is played, each row and each way in it."""
+    matrix = [(way, row) for way in WAYS for row in ROWS]
+    if EVERY:
+        return matrix
+    rows = list(ROWS)
+    chosen = {(WAYS[place % len(WAYS)], row) for place, row in enumerate(rows)}
+    return [pair for pair in matrix if pair in chosen]
+
+
+@contextmanager
+def serving() -> Generator[str]:
+    command = [sys.executable, "-S", "-E", str(HERE / "hostile_server.py"), "http"]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert server.stdin is not None and server.stdout is not None
+    try:
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+    finally:
+        server.stdin.close()
+        server.stdout.close()
+        server.wait(10)
+
+
+async def hosted(url: str, played: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    command = [sys.executable, str(HERE / "hostile_host.py"), url]
+    done = await anyio.run_process(
+        [*command, *(f"{way}={row}" for way, row in played)], check=False, stderr=None
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_each_row_says_what_it_does_on_each_way() -> None:
+    for name, row in ROWS.items():
+        whole = row.message is not None or row.pages or row.head or name == "harmless"
+        assert whole or set(row.raw) == {"stdio", "json", "sse"}, name
+        assert not row.head or "stdio" in row.raw, name
+    attacked = {row.method for row in ROWS.values()}
+    assert {*METHODS, "unasked"} <= attacked
+    played = pairs()
+    assert {way for way, _ in played} == set(WAYS)
+    assert {row for _, row in played} == set(ROWS)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's peak memory")
+@pytest.mark.timeout(1800 if EVERY else 300)
+async def test_no_server_makes_the_host_hold_more_than_it_may() -> None:
+    harmless = [(way, "harmless") for way in ("stdio", "json", "sse")]
+    played = [*harmless, *pairs(), *harmless]
+    with serving() as url:
+        rows = await hosted(url, played)
+    assert [(each["way"], each["row"]) for each in rows] == played
+    usual = max(each["peak"] for each in rows[: len(harmless)])
+    over = [each for each in rows if each["peak"] - usual > MOST]
+    assert not over
+    for each in (*rows[: len(harmless)], *rows[-len(harmless) :]):
+        # After all of it a harmless server works as before.
+        assert each["told"][:2] == ["ready 1 None", "None 'heard' 0"], each
+    kept = {each["row"]: each for each in rows}
+    # What is within the limits is taken, with all that it brings.
+    for row in LARGEST:
+        assert not kept[row]["told"][0].startswith("failed"), kept[row]
