@@ -11,31 +11,29 @@ from msgspec import Raw, Struct
 from addendum.errors import ConfigurationError
 from addendum.log.values import Config
 from addendum.prompt.blocks import Prompt
-from addendum.prompt.projector import WireFacts
+from addendum.prompt.wire_facts import WireFacts
 from addendum.routes.model import Route
 from addendum.wire.answer import Parser
 from addendum.wire.anthropic_messages import build as anthropic_build
 from addendum.wire.anthropic_messages.parse import AnthropicParser
-from addendum.wire.anthropic_messages.rewrite import rewrite as anthropic_rewrite
 from addendum.wire.bedrock_converse import build as converse_build
 from addendum.wire.bedrock_converse.parse import ConverseParser
-from addendum.wire.bedrock_converse.rewrite import rewrite as converse_rewrite
 from addendum.wire.gemini import build as gemini_build
 from addendum.wire.gemini.parse import GeminiParser
-from addendum.wire.gemini.rewrite import rewrite as gemini_rewrite
 from addendum.wire.openai_chat import build as chat_build
 from addendum.wire.openai_chat.parse import ChatParser
-from addendum.wire.openai_chat.rewrite import rewrite as chat_rewrite
 from addendum.wire.openai_responses import build as responses_build
 from addendum.wire.openai_responses.parse import ResponsesParser
-from addendum.wire.openai_responses.rewrite import rewrite as responses_rewrite
 from addendum.wire.transport import Framing
 
 
 class Renderer(Protocol):
     """Renders requests to bodies; keeps what it has encoded."""
 
-    encoded: int
+    @property
+    def encoded(self) -> int:
+        """Blocks, prompt texts and declarations encoded so far."""
+        ...
 
     def body(self, prompt: Prompt, config: Config) -> bytes:
         """Return the request body."""
@@ -68,7 +66,7 @@ WIRES: Mapping[str, Wire] = {
         anthropic_build.FACTS,
         lambda route: anthropic_build.Renderer(version=route.endpoint.body_version),
         AnthropicParser,
-        anthropic_rewrite,
+        anthropic_build.rewrite,
     ),
     chat_build.WIRE: Wire(
         chat_build.WIRE,
@@ -80,7 +78,7 @@ WIRES: Mapping[str, Wire] = {
             reasoning_stand_in=route.capabilities.reasoning_stand_in,
         ),
         ChatParser,
-        chat_rewrite,
+        chat_build.rewrite,
     ),
     responses_build.WIRE: Wire(
         responses_build.WIRE,
@@ -90,14 +88,14 @@ WIRES: Mapping[str, Wire] = {
             breakpoints=_takes_marks(route, responses_build.FACTS),
         ),
         ResponsesParser,
-        responses_rewrite,
+        responses_build.rewrite,
     ),
     converse_build.WIRE: Wire(
         converse_build.WIRE,
         converse_build.FACTS,
         lambda route: converse_build.Renderer(),
         ConverseParser,
-        converse_rewrite,
+        converse_build.rewrite,
         "aws",
     ),
     gemini_build.WIRE: Wire(
@@ -105,7 +103,7 @@ WIRES: Mapping[str, Wire] = {
         gemini_build.FACTS,
         lambda route: gemini_build.Renderer(stand_in=route.capabilities.signature_stand_in),
         GeminiParser,
-        gemini_rewrite,
+        gemini_build.rewrite,
     ),
 }
 
