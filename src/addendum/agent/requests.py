@@ -34,9 +34,8 @@ from addendum.prompt.breaks import cause, difference, reasoning_floor
 from addendum.prompt.projector import REASONING, Projector, WireFacts
 from addendum.routes import Route, credentials
 from addendum.wire.answer import Answer, Delta, Parser
-from addendum.wire.anthropic_messages.build import betas
 from addendum.wire.apis import Renderer, Wire, facts, wire
-from addendum.wire.transport import ACCEPTED, Carrier, Framing, Retry, WireRequest
+from addendum.wire.transport import ACCEPTED, Carrier, Retry, WireRequest
 
 RENDERING = 1
 """Number of this release's rendering; epochs begun under another keep theirs."""
@@ -211,8 +210,7 @@ class Requests:
         if any(found.drops_reasoning for found in breaks):
             prompt = self._project(line, route, instruction, until)
         body = line.renderer.body(prompt, config)
-        framing = wire(route.wire).framing
-        headers = _headers(route, prompt, body, framing)
+        headers = _headers(route, prompt, body)
         seq, _ = self._contexts[route.name]
         head = ""
         if self._firsts is not None and not self._number and context.caching:
@@ -243,7 +241,7 @@ class Requests:
                 headers,
                 body,
                 " or ".join(route.endpoint.key_variables) or None,
-                framing,
+                wire(route.wire).framing,
             ),
             prompt,
             breaks,
@@ -312,9 +310,7 @@ class Requests:
                 declared.append(CacheBreak("route changed", route.name, "messages"))
         else:
             before, before_config, seq = line.last
-            keyed = route.wire == "openai_responses" or bool(
-                route.cache_key or route.cache_key_header
-            )
+            keyed = line.projector.facts.keyed
             found = difference(before, prompt, before_config, config, keyed=keyed)
             why = found and cause(found, log.events[seq:], before, prompt)
             if seq in log.altered:
@@ -442,17 +438,15 @@ async def send(
     return answer
 
 
-def _headers(
-    route: Route, prompt: Prompt, body: bytes, framing: Framing
-) -> tuple[tuple[str, str], ...]:
-    headers = [("content-type", "application/json"), ("accept", ACCEPTED[framing])]
+def _headers(route: Route, prompt: Prompt, body: bytes) -> tuple[tuple[str, str], ...]:
+    api = wire(route.wire)
+    headers = [("content-type", "application/json"), ("accept", ACCEPTED[api.framing])]
     headers += route.endpoint.headers
     headers += [(name, secret.reveal()) for name, secret in credentials(route, body=body)]
     if route.cache_key_header and prompt.context.caching:
         headers.append((route.cache_key_header, prompt.cache_key))
-    flags = betas(prompt, route.block_betas)
-    if flags and route.wire == "anthropic_messages":
-        headers.append(("anthropic-beta", ",".join(flags)))
+    if flags := api.flags(prompt, route.block_betas):
+        headers.append((api.flag_header, ",".join(flags)))
     return tuple(headers)
 
 

@@ -139,6 +139,7 @@ class Projector:
             input_only=self.facts.input_marks,
             results=self.facts.result_marks,
             fleeting=fleeting(self.context),
+            takes_mark=self.facts.takes_mark,
         )
         return Prompt(
             self.context,

@@ -23,6 +23,11 @@ def item_type(raw: Raw) -> str:
     return _type_of.decode(raw).type
 
 
+def takes_mark(kind: str, raw: Raw) -> bool:
+    """Say whether a mark may stand on a native item: not on reasoning, nor on an empty text."""
+    return kind not in REASONING and not (kind == "text" and b'"text":""' in bytes(raw))
+
+
 class WireFacts(Struct, frozen=True):
     """What a wire asks of the projection beyond the epoch's context.
 
@@ -42,6 +47,8 @@ class WireFacts(Struct, frozen=True):
         bare: Takes reasoning out of a native item that holds more than that: gives another one, an
             empty one where nothing is left, or the same object where there is none. None where
             reasoning is items of its own.
+        takes_mark: Says whether a mark may stand on a native item, by its kind and itself.
+        keyed: Whether every request that may be cached names a cache key.
         kind: Tells the kind of a native item, in the words of `REASONING`, `tool_use` and `text`.
         call_id: Regular expression that a whole call id must match.
         media_apart: Whether files of results stand in a user message behind them.
@@ -61,6 +68,8 @@ class WireFacts(Struct, frozen=True):
     first_tail_behind: bool = False
     needs_tools: bool = False
     bare: Callable[[Raw], Raw] | None = None
+    takes_mark: Callable[[str, Raw], bool] = takes_mark
+    keyed: bool = False
     kind: Callable[[Raw], str] = item_type
     call_id: str = r"[A-Za-z0-9_-]{1,64}"
     media_apart: bool = False

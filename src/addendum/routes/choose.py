@@ -29,6 +29,7 @@ from addendum.log.events import RequestContext
 from addendum.log.values import Definitions, Projection, TailMode
 from addendum.routes.model import Capabilities, Route
 from addendum.routes.resolve import DISPATCH, by_reference, unscoped_tail
+from addendum.routes.wires import wire_data
 
 ToolChanges: TypeAlias = Literal["auto", "native", "dispatch", "rebind"]
 TailChoice: TypeAlias = TailMode | Literal["auto"]
@@ -132,21 +133,14 @@ def fields(route: Route, current: RequestContext) -> frozenset[str]:
     names one of them is answered with `weaker`.
     """
     names = set(current.betas)
-    native = current.projection in ("in-history", "addition-only")
-    if native and current.wire == "openai_responses":
-        names |= {"additional_tools"}
-    elif native and current.wire == "openai_chat":
-        names |= {MESSAGE_TOOLS}
-    elif native:
-        names |= {"tool_addition", SYSTEM_ROLE, *route.block_betas}
+    if current.projection in ("in-history", "addition-only"):
+        told = wire_data(current.wire).fields
+        names.update(told.always, route.block_betas)
         if current.removals == "block":
-            names |= {"tool_removal", "tool_reference"}
-        if current.definitions == "by-value":
-            names |= {"tool_definition"}
-        else:
-            names |= {"tool_reference", "defer_loading"}
+            names.update(told.removals)
+        names.update(told.by_value if current.definitions == "by-value" else told.by_reference)
         if current.placeholder:
-            names |= {"defer_loading"}
+            names.update(told.placeholder)
     if current.prompt_update:
         names |= {SYSTEM_ROLE}
     if current.tail == "scoped":

@@ -31,6 +31,7 @@ from addendum.routes.model import (
     Wire,
     untold,
 )
+from addendum.routes.wires import wire_data, wires
 
 FILES = ("providers.toml", "clouds.toml", "gateways.toml", "compatible.toml")
 """Files of this release, in the order in which their providers are listed."""
@@ -174,6 +175,8 @@ def _wrong(why: str) -> ConfigurationError:
 
 
 def _provider(entry: _ProviderEntry) -> Provider:
+    if entry.wire not in wires():
+        raise _wrong(f"{entry.name} has no wire {entry.wire!r}; there are {', '.join(wires())}")
     return Provider(
         name=entry.name,
         wire=entry.wire,
@@ -199,8 +202,7 @@ def _row(provider: _ProviderEntry, row: _RowEntry) -> ModelRow:
     has = msgspec.convert(provider.capabilities | profile | row.capabilities, Capabilities)
     if why := untold(provider.wire, has.tool_update, has.definitions, has.removals):
         raise _wrong(f"{provider.name}: {why}")
-    # Not every gateway of this wire that takes marks takes them on results.
-    unsaid = {"mark_roles": ["system", "user"]} if provider.wire == "openai_chat" else {}
+    unsaid = wire_data(provider.wire).cache
     return ModelRow(
         models=row.models,
         pattern=re.compile("|".join(patterns)),

@@ -16,10 +16,11 @@ from msgspec import Meta, Struct
 
 from addendum.errors import ConfigurationError
 from addendum.log.values import Definitions, TailMode
+from addendum.routes.wires import wire_data
 
-Wire: TypeAlias = Literal[
-    "anthropic_messages", "openai_chat", "openai_responses", "bedrock_converse", "gemini"
-]
+Wire: TypeAlias = str
+"""Name of a wire API (`addendum.routes.wires`)."""
+
 _SECONDS = {"5m": 300, "1h": 3600}
 ToolUpdate: TypeAlias = Literal["addition-only", "in-history"]
 Removals: TypeAlias = Literal["block", "omit", "text"]
@@ -154,10 +155,14 @@ def untold(
         update: How tool changes are told natively, or None: the others mean nothing then.
         definitions: How additions are told.
         removals: How removals are told.
+
+    Raises:
+        ConfigurationError: There is no such wire.
     """
-    if update is None or wire == "anthropic_messages":
+    changes = wire_data(wire).changes
+    if update is None or changes == "blocks":
         return ""
-    if wire not in ("openai_chat", "openai_responses"):
+    if changes == "none":
         return f"the wire {wire} cannot be told of tool changes natively"
     if update != "addition-only" or definitions != "by-value" or removals == "block":
         return f"the wire {wire} takes additions by-value only, and no removals as blocks"

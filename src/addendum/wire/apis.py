@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -13,6 +13,13 @@ from addendum.log.values import Config
 from addendum.prompt.blocks import Prompt
 from addendum.prompt.wire_facts import WireFacts
 from addendum.routes.model import Route
+from addendum.wire import (
+    anthropic_messages,
+    bedrock_converse,
+    gemini,
+    openai_chat,
+    openai_responses,
+)
 from addendum.wire.answer import Parser
 from addendum.wire.anthropic_messages import build as anthropic_build
 from addendum.wire.anthropic_messages.parse import AnthropicParser
@@ -50,6 +57,10 @@ class Wire(Struct, frozen=True):
         parser: Makes a parser for one answer.
         rewrite: Turns direct calls into dispatcher calls in an answer's native items.
         framing: How the events of an answer are framed.
+        flag_header: Header that carries beta flags; empty where the wire has none.
+        unknowable: How a probe's control is made, by the change: what tells of it, and what
+            stands in its place, with `%s` for a word that no provider has.
+        by_value: What people call additions that carry their definition.
     """
 
     name: str
@@ -58,18 +69,37 @@ class Wire(Struct, frozen=True):
     parser: Callable[[], Parser]
     rewrite: Callable[[tuple[Raw, ...], Mapping[str, str], str], tuple[Raw, ...]]
     framing: Framing = "sse"
+    flag_header: str = ""
+    unknowable: Mapping[str, tuple[bytes, bytes]] = {}
+    by_value: str = "by-value"
+
+    def flags(self, prompt: Prompt, block_flags: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the beta flags of a request.
+
+        Args:
+            prompt: The request.
+            block_flags: Flags sent only where update blocks occur (DeepSeek).
+        """
+        if not self.flag_header:
+            return ()
+        flags = prompt.context.betas
+        if block_flags and prompt.changes:
+            flags = (*flags, *(flag for flag in block_flags if flag not in flags))
+        return flags
 
 
-WIRES: Mapping[str, Wire] = {
-    anthropic_build.WIRE: Wire(
-        anthropic_build.WIRE,
+_ALL = (
+    Wire(
+        anthropic_messages.WIRE,
         anthropic_build.FACTS,
         lambda route: anthropic_build.Renderer(version=route.endpoint.body_version),
         AnthropicParser,
         anthropic_build.rewrite,
+        flag_header=anthropic_build.FLAG_HEADER,
+        unknowable=anthropic_build.UNKNOWABLE,
     ),
-    chat_build.WIRE: Wire(
-        chat_build.WIRE,
+    Wire(
+        openai_chat.WIRE,
         chat_build.FACTS,
         lambda route: chat_build.Renderer(
             cache_key=route.cache_key,
@@ -79,9 +109,10 @@ WIRES: Mapping[str, Wire] = {
         ),
         ChatParser,
         chat_build.rewrite,
+        unknowable=chat_build.UNKNOWABLE,
     ),
-    responses_build.WIRE: Wire(
-        responses_build.WIRE,
+    Wire(
+        openai_responses.WIRE,
         responses_build.FACTS,
         lambda route: responses_build.Renderer(
             encrypted_reasoning=route.capabilities.encrypted_reasoning,
@@ -89,23 +120,26 @@ WIRES: Mapping[str, Wire] = {
         ),
         ResponsesParser,
         responses_build.rewrite,
+        unknowable=responses_build.UNKNOWABLE,
+        by_value="items",
     ),
-    converse_build.WIRE: Wire(
-        converse_build.WIRE,
+    Wire(
+        bedrock_converse.WIRE,
         converse_build.FACTS,
         lambda route: converse_build.Renderer(),
         ConverseParser,
         converse_build.rewrite,
         "aws",
     ),
-    gemini_build.WIRE: Wire(
-        gemini_build.WIRE,
+    Wire(
+        gemini.WIRE,
         gemini_build.FACTS,
         lambda route: gemini_build.Renderer(stand_in=route.capabilities.signature_stand_in),
         GeminiParser,
         gemini_build.rewrite,
     ),
-}
+)
+WIRES: Mapping[str, Wire] = {each.name: each for each in _ALL}
 
 
 def wire(name: str) -> Wire:
@@ -133,6 +167,7 @@ def facts(route: Route) -> WireFacts:
         result_marks="tool" in route.cache.mark_roles,
         runs=api.runs and route.cache.runs,
         first_tail_behind=route.capabilities.first_tail_behind,
+        keyed=api.keyed or bool(route.cache_key or route.cache_key_header),
         marks=min(api.marks, route.cache.max_marks) if _takes_marks(route, api) else 0,
     )
 

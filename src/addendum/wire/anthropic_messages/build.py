@@ -22,9 +22,31 @@ from addendum.wire.pieces import Declarations
 from addendum.wire.rendered import Group, Rendered, spliced, within
 from addendum.wire.schemas import UNIONS, relieved
 
-WIRE = "anthropic_messages"
+FLAG_HEADER = "anthropic-beta"
 
-FACTS = WireFacts(waits=False, string_arguments=False, marks=4, images_count=True)
+UNKNOWABLE = {
+    "add": (b'"type":"tool_addition"', b'"type":"%s"'),
+    "remove": (b'"type":"tool_removal"', b'"type":"%s"'),
+    "defer": (b'"defer_loading":', b'"%s":'),
+}
+
+_UNMARKED = ("thinking", "redacted_thinking", "reasoning", "server_", "code_execution_", "web_")
+
+
+def takes_mark(kind: str, raw: Raw) -> bool:
+    """Say whether a mark may stand on a block of an answer.
+
+    Not on reasoning or an empty text, nor on what the provider's own tools called or gave
+    (langchain-ai/langchain#34542).
+    """
+    if kind == "text":
+        return b'"text":""' not in bytes(raw)
+    return not kind.startswith(_UNMARKED) and b'"caller":{"type":"code' not in bytes(raw)
+
+
+FACTS = WireFacts(
+    waits=False, string_arguments=False, marks=4, images_count=True, takes_mark=takes_mark
+)
 
 DEFAULT_MAX_TOKENS = 8_192
 
@@ -150,19 +172,6 @@ class _Blocks:
 def body(prompt: Prompt, config: Config, *, stream: bool = True) -> bytes:
     """Return the body of one request, from nothing; a `Renderer` gives the same bytes."""
     return Renderer().body(prompt, config, stream=stream)
-
-
-def betas(prompt: Prompt, block_betas: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the beta flags of a request.
-
-    Args:
-        prompt: The request.
-        block_betas: Flags sent only where update blocks occur (DeepSeek).
-    """
-    flags = prompt.context.betas
-    if block_betas and prompt.changes:
-        flags = (*flags, *(flag for flag in block_betas if flag not in flags))
-    return flags
 
 
 def _settings(config: Config, stream: bool, version: str) -> bytes:

@@ -29,8 +29,6 @@ from addendum.wire.pieces import Declarations
 from addendum.wire.rendered import Group, Rendered, speaker, turn_opening, within
 from addendum.wire.schemas import UNIONS, relieved
 
-WIRE = "bedrock_converse"
-
 _KINDS = {"reasoningContent": "reasoning", "toolUse": "tool_use", "text": "text"}
 _fields = msgspec.json.Decoder(dict[str, Raw])
 

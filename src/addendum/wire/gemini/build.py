@@ -29,8 +29,6 @@ from addendum.wire.arguments import as_object
 from addendum.wire.pieces import Declarations
 from addendum.wire.rendered import Group, Rendered, speaker, spliced, turn_opening, within
 
-WIRE = "gemini"
-
 _fields = msgspec.json.Decoder(dict[str, Raw])
 
 

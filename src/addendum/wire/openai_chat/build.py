@@ -29,8 +29,6 @@ from addendum.wire.pieces import Declarations
 from addendum.wire.rendered import Group, Rendered, spliced
 from addendum.wire.schemas import CHOICES, relieved
 
-WIRE = "openai_chat"
-
 _TEXT = len(b'{"type":"text","text":')
 _fields = msgspec.json.Decoder(dict[str, Raw])
 
@@ -39,6 +37,8 @@ def kind(raw: Raw) -> str:
     """Return the kind of a native item: none here, each is a whole message."""
     return ""
 
+
+UNKNOWABLE = {"add": (b'{"role":"system","tools":', b'{"role":"system","%s":')}
 
 FACTS = WireFacts(
     waits=True,

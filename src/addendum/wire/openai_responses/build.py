@@ -29,9 +29,9 @@ from addendum.wire.pieces import Declarations
 from addendum.wire.rendered import Group, Rendered, spliced
 from addendum.wire.schemas import CHOICES, relieved
 
-WIRE = "openai_responses"
+UNKNOWABLE = {"add": (b'"type":"additional_tools"', b'"type":"%s"')}
 
-FACTS = WireFacts(marks=3, implicit=True)
+FACTS = WireFacts(marks=3, implicit=True, keyed=True)
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
 
