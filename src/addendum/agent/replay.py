@@ -111,7 +111,10 @@ def _line(
         )
     route = route_of(context.route)
     return _Line(
-        context, route, Projector(context, facts(route)), wire(context.wire).renderer(route)
+        context,
+        route,
+        Projector(context, facts(route)),
+        wire(context.wire).renderer(route, context.rendering),
     )
 
 

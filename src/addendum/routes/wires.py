@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from addendum.errors import ConfigurationError
+from addendum.routes.schemas import SchemaRules
 
 Changes: TypeAlias = Literal["blocks", "definitions", "none"]
 
@@ -46,11 +47,13 @@ class WireData(Struct, frozen=True, forbid_unknown_fields=True):
             removals, by value or by reference; by `definitions` of what is added only; or `none`.
         fields: What such a request holds that an endpoint may refuse.
         cache: Cache rules of its routes that no row states otherwise; fields of `CacheRules`.
+        schemas: What its endpoints take of a tool's definition, where no row states otherwise.
     """
 
     changes: Changes
     fields: ChangeFields = ChangeFields()
     cache: dict[str, Any] = {}
+    schemas: SchemaRules = SchemaRules()
 
 
 @cache

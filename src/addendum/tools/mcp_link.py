@@ -22,7 +22,6 @@ from addendum.errors import ContentError
 from addendum.tools.mcp import (
     MAX_LIST_BYTES,
     MAX_TOOLS,
-    NOT_AT_TOP,
     CallOutcome,
     Listing,
     RemoteTool,
@@ -186,16 +185,8 @@ class Link:
                 good.append(screen_tool(entry))
             except ContentError as error:
                 self._notes.append(str(error))
-            else:
-                self._relieved(cast("dict[str, Any]", entry))
         self._good = [entry["name"] for entry in good]
         return {**raw, "tools": good}
-
-    def _relieved(self, entry: dict[str, Any]) -> None:
-        found = [keyword for keyword in NOT_AT_TOP if keyword in entry["inputSchema"]]
-        if found:
-            name = one_line(entry["name"], 80)
-            self._notes.append(f"{name}: {', '.join(found)} at the top of its schema is left out")
 
     async def call(
         self, tool: str, arguments: dict[str, Any], report: Report | None = None

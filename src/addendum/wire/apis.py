@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
 from addendum.errors import ConfigurationError
-from addendum.log.values import Config
+from addendum.log.values import Config, ToolSchema
 from addendum.prompt.blocks import Prompt
 from addendum.prompt.wire_facts import WireFacts
 from addendum.routes.model import Route
+from addendum.routes.schemas import SchemaRules
 from addendum.wire import (
     anthropic_messages,
     bedrock_converse,
@@ -31,6 +33,7 @@ from addendum.wire.openai_chat import build as chat_build
 from addendum.wire.openai_chat.parse import ChatParser
 from addendum.wire.openai_responses import build as responses_build
 from addendum.wire.openai_responses.parse import ResponsesParser
+from addendum.wire.schemas import screened
 from addendum.wire.transport import Framing
 
 
@@ -47,13 +50,21 @@ class Renderer(Protocol):
         ...
 
 
+class MakeRenderer(Protocol):
+    """Makes a renderer for one session."""
+
+    def __call__(self, route: Route, rendering: int = 1) -> Renderer:
+        """Return a renderer for an epoch on a route, by the number that it recorded."""
+        ...
+
+
 class Wire(Struct, frozen=True):
     """One wire API.
 
     Attributes:
         name: Its name in route data.
         facts: What it asks of the projection.
-        renderer: Makes a renderer for one session on one route.
+        renderer: Makes a renderer for one session on one route, by the epoch's rendering.
         parser: Makes a parser for one answer.
         rewrite: Turns direct calls into dispatcher calls in an answer's native items.
         framing: How the events of an answer are framed.
@@ -65,7 +76,7 @@ class Wire(Struct, frozen=True):
 
     name: str
     facts: WireFacts
-    renderer: Callable[[Route], Renderer]
+    renderer: MakeRenderer
     parser: Callable[[], Parser]
     rewrite: Callable[[tuple[Raw, ...], Mapping[str, str], str], tuple[Raw, ...]]
     framing: Framing = "sse"
@@ -92,7 +103,9 @@ _ALL = (
     Wire(
         anthropic_messages.WIRE,
         anthropic_build.FACTS,
-        lambda route: anthropic_build.Renderer(version=route.endpoint.body_version),
+        lambda route, rendering=1: anthropic_build.Renderer(
+            version=route.endpoint.body_version, schemas=route.schemas, rendering=rendering
+        ),
         AnthropicParser,
         anthropic_build.rewrite,
         flag_header=anthropic_build.FLAG_HEADER,
@@ -101,11 +114,13 @@ _ALL = (
     Wire(
         openai_chat.WIRE,
         chat_build.FACTS,
-        lambda route: chat_build.Renderer(
+        lambda route, rendering=1: chat_build.Renderer(
             cache_key=route.cache_key,
             max_tokens_field=route.max_tokens_field,
             parts=_takes_marks(route, chat_build.FACTS),
             reasoning_stand_in=route.capabilities.reasoning_stand_in,
+            schemas=route.schemas,
+            rendering=rendering,
         ),
         ChatParser,
         chat_build.rewrite,
@@ -114,9 +129,11 @@ _ALL = (
     Wire(
         openai_responses.WIRE,
         responses_build.FACTS,
-        lambda route: responses_build.Renderer(
+        lambda route, rendering=1: responses_build.Renderer(
             encrypted_reasoning=route.capabilities.encrypted_reasoning,
             breakpoints=_takes_marks(route, responses_build.FACTS),
+            schemas=route.schemas,
+            rendering=rendering,
         ),
         ResponsesParser,
         responses_build.rewrite,
@@ -126,7 +143,9 @@ _ALL = (
     Wire(
         bedrock_converse.WIRE,
         converse_build.FACTS,
-        lambda route: converse_build.Renderer(),
+        lambda route, rendering=1: converse_build.Renderer(
+            schemas=route.schemas, rendering=rendering
+        ),
         ConverseParser,
         converse_build.rewrite,
         "aws",
@@ -134,7 +153,11 @@ _ALL = (
     Wire(
         gemini.WIRE,
         gemini_build.FACTS,
-        lambda route: gemini_build.Renderer(stand_in=route.capabilities.signature_stand_in),
+        lambda route, rendering=1: gemini_build.Renderer(
+            stand_in=route.capabilities.signature_stand_in,
+            schemas=route.schemas,
+            rendering=rendering,
+        ),
         GeminiParser,
         gemini_build.rewrite,
     ),
@@ -167,9 +190,15 @@ def facts(route: Route) -> WireFacts:
         result_marks="tool" in route.cache.mark_roles,
         runs=api.runs and route.cache.runs,
         first_tail_behind=route.capabilities.first_tail_behind,
+        tools=route.schemas.tools,
+        fits=partial(_fits, route.schemas),
         keyed=api.keyed or bool(route.cache_key or route.cache_key_header),
         marks=min(api.marks, route.cache.max_marks) if _takes_marks(route, api) else 0,
     )
+
+
+def _fits(rules: SchemaRules, tool: ToolSchema) -> bool:
+    return not screened(tool, rules).cut
 
 
 def _takes_marks(route: Route, api: WireFacts) -> bool:

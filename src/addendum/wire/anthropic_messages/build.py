@@ -17,10 +17,12 @@ from addendum.log.events import RequestContext
 from addendum.log.values import Config, Media, ToolSchema
 from addendum.prompt.blocks import Block, Change, Native, Prompt, Result, Text, Use
 from addendum.prompt.wire_facts import WireFacts
+from addendum.routes.schemas import SchemaRules
 from addendum.wire.arguments import as_object
+from addendum.wire.definitions import NO_RULES, declarations
 from addendum.wire.pieces import Declarations
 from addendum.wire.rendered import Group, Rendered, spliced, within
-from addendum.wire.schemas import UNIONS, relieved
+from addendum.wire.schemas import UNIONS
 
 FLAG_HEADER = "anthropic-beta"
 
@@ -64,11 +66,20 @@ class Renderer:
 
     Args:
         version: Version that the body names, where the address names the model; else empty.
+        schemas: What the endpoint takes of a tool's definition.
+        rendering: Number of the rendering.
     """
 
-    def __init__(self, *, version: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        version: str = "",
+        schemas: SchemaRules = NO_RULES,
+        rendering: int = 1,
+    ) -> None:
         self._version = version
-        self._rendered = Rendered(_Blocks(), _declarations)
+        declare = declarations(_declaration, schemas, rendering, UNIONS)
+        self._rendered = Rendered(_Blocks(declare), declare)
 
     @property
     def encoded(self) -> int:
@@ -104,7 +115,14 @@ class Renderer:
 
 
 class _Blocks:
-    """The dialect: blocks of one role share a message; a system message is one update or text."""
+    """The dialect: blocks of one role share a message; a system message is one update or text.
+
+    Args:
+        declare: Encodes definitions.
+    """
+
+    def __init__(self, declare: Declarations) -> None:
+        self._declare = declare
 
     def group(self, block: Block) -> _Group:
         match block:
@@ -157,7 +175,7 @@ class _Blocks:
                     }
                 )
             case Change():
-                return encoding.encode(_change(block))
+                return encoding.encode(_change(block, self._declare))
 
     def prompt(self, texts: Sequence[Text]) -> list[bytes]:
         return [_text(text.text) for text in texts]
@@ -211,17 +229,14 @@ def _declaration(tool: ToolSchema) -> bytes:
     value: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,
-        "input_schema": relieved(tool.parameters, UNIONS),
+        "input_schema": tool.parameters,
     }
     if tool.defer_loading:
         value["defer_loading"] = True
     return encoding.encode(value)
 
 
-_declarations = Declarations(_declaration)
-
-
-def _change(block: Change) -> dict[str, Any]:
+def _change(block: Change, declare: Declarations) -> dict[str, Any]:
     if not block.added:
         return {
             "type": "tool_removal",
@@ -229,7 +244,7 @@ def _change(block: Change) -> dict[str, Any]:
         }
     tool: dict[str, Any] = {"type": "tool_reference", "name": block.name}
     if block.definition is not None:
-        tool = {"type": "tool_definition", "definition": Raw(_declaration(block.definition))}
+        tool = {"type": "tool_definition", "definition": Raw(declare.one(block.definition))}
     return {"type": "tool_addition", "tool": tool}
 
 

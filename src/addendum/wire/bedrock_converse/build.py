@@ -24,10 +24,11 @@ from addendum.log.events import RequestContext
 from addendum.log.values import Config, Media, ToolSchema
 from addendum.prompt.blocks import Block, Change, Native, Prompt, Result, Text, Use
 from addendum.prompt.wire_facts import WireFacts
+from addendum.routes.schemas import SchemaRules
 from addendum.wire.arguments import as_object
-from addendum.wire.pieces import Declarations
+from addendum.wire.definitions import NO_RULES, declarations
 from addendum.wire.rendered import Group, Rendered, speaker, turn_opening, within
-from addendum.wire.schemas import UNIONS, relieved
+from addendum.wire.schemas import UNIONS
 
 _KINDS = {"reasoningContent": "reasoning", "toolUse": "tool_use", "text": "text"}
 _fields = msgspec.json.Decoder(dict[str, Raw])
@@ -45,10 +46,16 @@ FACTS = WireFacts(
 
 
 class Renderer:
-    """Renders the requests of one session."""
+    """Renders the requests of one session.
 
-    def __init__(self) -> None:
-        self._rendered = Rendered(_Blocks(), _declarations)
+    Args:
+        schemas: What the endpoint takes of a tool's definition.
+        rendering: Number of the rendering.
+    """
+
+    def __init__(self, *, schemas: SchemaRules = NO_RULES, rendering: int = 1) -> None:
+        declare = declarations(_declaration, schemas, rendering, UNIONS)
+        self._rendered = Rendered(_Blocks(), declare)
 
     @property
     def encoded(self) -> int:
@@ -181,12 +188,9 @@ def _declaration(tool: ToolSchema) -> bytes:
         "name": tool.name,
         # At least one character is asked for.
         "description": tool.description or tool.name,
-        "inputSchema": {"json": relieved(tool.parameters, UNIONS)},
+        "inputSchema": {"json": tool.parameters},
     }
     return encoding.encode({"toolSpec": spec})
-
-
-_declarations = Declarations(_declaration)
 
 
 def rewrite(native: tuple[Raw, ...], envelopes: Mapping[str, str], name: str) -> tuple[Raw, ...]:

@@ -25,8 +25,9 @@ from addendum.errors import UnsupportedContent
 from addendum.log.values import Config, ToolSchema
 from addendum.prompt.blocks import Block, Change, Native, Prompt, Result, Text, Use
 from addendum.prompt.wire_facts import WireFacts
+from addendum.routes.schemas import SchemaRules
 from addendum.wire.arguments import as_object
-from addendum.wire.pieces import Declarations
+from addendum.wire.definitions import NO_RULES, declarations
 from addendum.wire.rendered import Group, Rendered, speaker, spliced, turn_opening, within
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
@@ -76,10 +77,15 @@ class Renderer:
     Args:
         stand_in: What stands for the signature of a call that another route made; empty where
             the model asks for none.
+        schemas: What the endpoint takes of a tool's definition.
+        rendering: Number of the rendering.
     """
 
-    def __init__(self, *, stand_in: str = "") -> None:
-        self._rendered = Rendered(_Parts(stand_in), _declarations)
+    def __init__(
+        self, *, stand_in: str = "", schemas: SchemaRules = NO_RULES, rendering: int = 1
+    ) -> None:
+        declare = declarations(_declaration, schemas, rendering, None)
+        self._rendered = Rendered(_Parts(stand_in), declare)
 
     @property
     def encoded(self) -> int:
@@ -217,9 +223,6 @@ def _declaration(tool: ToolSchema) -> bytes:
         if schema.get("properties") != {}:  # pyright: ignore[reportUnknownMemberType]
             value["parametersJsonSchema"] = tool.parameters
     return encoding.encode(value)
-
-
-_declarations = Declarations(_declaration)
 
 
 def rewrite(native: tuple[Raw, ...], envelopes: Mapping[str, str], name: str) -> tuple[Raw, ...]:

@@ -24,10 +24,12 @@ from addendum.log.events import RequestContext
 from addendum.log.values import Config, Media, ToolSchema
 from addendum.prompt.blocks import Block, Change, Native, Prompt, Result, Text, Use
 from addendum.prompt.wire_facts import WireFacts
+from addendum.routes.schemas import SchemaRules
+from addendum.wire.definitions import NO_RULES, declarations
 from addendum.wire.openai_chat.reasoning import without_reasoning
 from addendum.wire.pieces import Declarations
 from addendum.wire.rendered import Group, Rendered, spliced
-from addendum.wire.schemas import CHOICES, relieved
+from addendum.wire.schemas import CHOICES
 
 _TEXT = len(b'{"type":"text","text":')
 _fields = msgspec.json.Decoder(dict[str, Raw])
@@ -60,6 +62,8 @@ class Renderer:
         max_tokens_field: Field for the output limit.
         parts: Whether marks are taken, and text goes out in parts.
         reasoning_stand_in: What stands in `reasoning_content` of answers with calls that have none.
+        schemas: What the endpoint takes of a tool's definition.
+        rendering: Number of the rendering.
     """
 
     def __init__(
@@ -69,12 +73,15 @@ class Renderer:
         max_tokens_field: str = "max_tokens",
         parts: bool = False,
         reasoning_stand_in: str = "",
+        schemas: SchemaRules = NO_RULES,
+        rendering: int = 1,
     ) -> None:
         self._cache_key = cache_key
         self._max_tokens_field = max_tokens_field
         self._parts = parts
-        messages = _Messages(parts, reasoning_stand_in)
-        self._rendered = Rendered(messages, _declarations, _together)
+        declare = declarations(_declaration, schemas, rendering, CHOICES)
+        messages = _Messages(parts, reasoning_stand_in, declare)
+        self._rendered = Rendered(messages, declare, _together)
 
     @property
     def encoded(self) -> int:
@@ -119,9 +126,11 @@ class _Messages:
     Args:
         parts: Whether the text of what goes in is sent in parts, which marks can stand on.
         reasoning_stand_in: What stands in `reasoning_content` of answers with calls that have none.
+        declare: Encodes definitions.
     """
 
-    def __init__(self, parts: bool, reasoning_stand_in: str) -> None:
+    def __init__(self, parts: bool, reasoning_stand_in: str, declare: Declarations) -> None:
+        self._declare = declare
         self._parts = parts
         self._stand_in = reasoning_stand_in
 
@@ -176,7 +185,8 @@ class _Messages:
                     return raw[:-1] + b',"reasoning_content":' + stand_in + b"}"
                 return raw
             case Change():
-                tools = [_defined(each) for each in blocks if isinstance(each, Change)]
+                changes = [each for each in blocks if isinstance(each, Change)]
+                tools = [self._declare.one(_defined(each)) for each in changes]
                 return b'{"role":"system","tools":[' + b",".join(tools) + b"]}"
 
     def _answer(self, blocks: Sequence[Block]) -> bytes:
@@ -248,23 +258,20 @@ def _declaration(tool: ToolSchema) -> bytes:
             "function": {
                 "name": tool.name,
                 "description": tool.description,
-                "parameters": relieved(tool.parameters, CHOICES),
+                "parameters": tool.parameters,
             },
         }
     )
 
 
-_declarations = Declarations(_declaration)
-
-
-def _defined(block: Change) -> bytes:
+def _defined(block: Change) -> ToolSchema:
     if block.definition is None:
         raise UnsupportedContent(
             "Chat Completions has no message that takes a tool away or names it only; use "
             "tool_changes='auto'",
             seq=block.seq,
         )
-    return _declaration(block.definition)
+    return block.definition
 
 
 def rewrite(native: tuple[Raw, ...], envelopes: Mapping[str, str], name: str) -> tuple[Raw, ...]:

@@ -24,10 +24,12 @@ from addendum.errors import UnsupportedContent
 from addendum.log.values import Config, Media, ToolSchema
 from addendum.prompt.blocks import Block, Change, Native, Prompt, Result, Text, Use
 from addendum.prompt.wire_facts import WireFacts
+from addendum.routes.schemas import SchemaRules
+from addendum.wire.definitions import NO_RULES, declarations
 from addendum.wire.openai_responses.items import without_id, without_reasoning
 from addendum.wire.pieces import Declarations
 from addendum.wire.rendered import Group, Rendered, spliced
-from addendum.wire.schemas import CHOICES, relieved
+from addendum.wire.schemas import CHOICES
 
 UNKNOWABLE = {"add": (b'"type":"additional_tools"', b'"type":"%s"')}
 
@@ -47,12 +49,22 @@ class Renderer:
     Args:
         encrypted_reasoning: Whether reasoning is asked for in a form that can be sent back.
         breakpoints: Whether the endpoint takes `prompt_cache_options`.
+        schemas: What the endpoint takes of a tool's definition.
+        rendering: Number of the rendering.
     """
 
-    def __init__(self, *, encrypted_reasoning: bool = False, breakpoints: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        encrypted_reasoning: bool = False,
+        breakpoints: bool = False,
+        schemas: SchemaRules = NO_RULES,
+        rendering: int = 1,
+    ) -> None:
         self._encrypted_reasoning = encrypted_reasoning
         self._breakpoints = breakpoints
-        self._rendered = Rendered(_Items(), _declarations)
+        declare = declarations(_declaration, schemas, rendering, CHOICES)
+        self._rendered = Rendered(_Items(declare), declare)
 
     @property
     def encoded(self) -> int:
@@ -109,7 +121,14 @@ class Renderer:
 
 
 class _Items:
-    """The dialect: each block is an item, and the definitions of one update share one."""
+    """The dialect: each block is an item, and the definitions of one update share one.
+
+    Args:
+        declare: Encodes definitions.
+    """
+
+    def __init__(self, declare: Declarations) -> None:
+        self._declare = declare
 
     def group(self, block: Block) -> int:
         return block.seq if isinstance(block, Change) else _PLAIN
@@ -158,7 +177,7 @@ class _Items:
                         "use tool_changes='auto'",
                         seq=block.seq,
                     )
-                return _declaration(definition)
+                return self._declare.one(definition)
             case _:
                 assert_never(block)
 
@@ -209,14 +228,11 @@ def _declaration(tool: ToolSchema) -> bytes:
             "type": "function",
             "name": tool.name,
             "description": tool.description,
-            "parameters": relieved(tool.parameters, CHOICES),
+            "parameters": tool.parameters,
             # Absent means true on this wire, and few schemas are written for that.
             "strict": False,
         }
     )
-
-
-_declarations = Declarations(_declaration)
 
 
 def rewrite(native: tuple[Raw, ...], envelopes: Mapping[str, str], name: str) -> tuple[Raw, ...]:
