@@ -112,8 +112,8 @@ LISTS = [
             plain("y", {"type": "object", "properties": {"a": {"type": "no such type"}}}),
             plain("z", {"type": "object", "required": "a"}),
         ),
-        SEEN,
-        ["no usable schema"] * 3,
+        [*SEEN, "s__z"],
+        ["no usable schema"] * 2,
     ),
     Case(
         "schemas that lead to files and addresses",
@@ -140,13 +140,11 @@ LISTS = [
         "unions at the top of a schema",
         listing(plain("echo", {"type": "object", "anyOf": [{"required": ["a"]}], "not": {}})),
         SEEN,
-        ["anyOf, not at the top"],
     ),
     Case(
         "a tuple of an older draft",
         listing(OK, plain("x", {"type": "object", "properties": {"a": {"items": [{}]}}})),
-        SEEN,
-        ["no usable schema"],
+        [*SEEN, "s__x"],
     ),
     Case(
         "NaN in a schema",

@@ -15,18 +15,22 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec import Raw
 from tests.agent.stage import fn, server, stage
 from tests.agent.test_result_files import SCRIPT as LOOKING
 from tests.agent.test_result_files import eyes
 
 from addendum.agent.requests import RENDERING
+from addendum.encoding import encode
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import RequestContext, RequestSent
 from addendum.log.session_log import SessionLog
+from addendum.log.values import ToolSchema
 from addendum.prompt.breaks import reasoning_floor
 from addendum.prompt.projector import project
 from addendum.routes import resolve
 from addendum.wire.apis import facts, wire
+from addendum.wire.schemas import screened
 
 HERE = Path(__file__).resolve().parent
 
@@ -147,7 +151,8 @@ def bodies(stored: Sequence[bytes]) -> list[bytes]:
         header = log.header
         assert header is not None
         prompt = project(log, context, facts(route), floor=floor)
-        found.append(wire(context.wire).renderer(route).body(prompt, header.header.config))
+        renderer = wire(context.wire).renderer(route, context.rendering)
+        found.append(renderer.body(prompt, header.header.config))
     return found
 
 
@@ -155,6 +160,108 @@ def paths(number: int, name: str) -> tuple[Path, Path]:
     """Return the files of a log and of its bodies, one event and one body a line."""
     folder = HERE / str(number)
     return folder / f"{name}.log.jsonl", folder / f"{name}.bodies.jsonl"
+
+
+def definitions(number: int) -> Path:
+    """Return the file of strange definitions as each kind of endpoint gets them."""
+    return HERE / str(number) / "definitions.jsonl"
+
+
+STRANGE: dict[str, Any] = {
+    "nothing": {},
+    "no properties": {"type": "object"},
+    "no object": {"type": "array", "items": {"type": "string"}},
+    "any": True,
+    "union": {
+        "type": "object",
+        "anyOf": [
+            {"properties": {"content": {"type": "string"}}, "required": ["content"]},
+            {"properties": {"url": {"type": "string"}}, "required": ["url"]},
+        ],
+    },
+    "all of": {
+        "type": "object",
+        "allOf": [{"properties": {"a": {"type": "string"}}, "required": ["a"]}],
+    },
+    "array": {"type": "object", "properties": {"ids": {"type": ["array", "null"]}}},
+    "keys": {
+        "type": "object",
+        "properties": {
+            "filter[id]": {"type": "string"},
+            "$filter": {"type": "string", "description": "What to show."},
+            "名前": {},
+            "filter": {"type": "string"},
+        },
+        "required": ["$filter"],
+    },
+    "references": {
+        "$ref": "#/definitions/A",
+        "definitions": {
+            "A": {"type": "object", "properties": {"b": {"$ref": "#/definitions/B"}}},
+            "B": {"type": "object", "properties": {"again": {"$ref": "#/definitions/B"}}},
+        },
+    },
+    "drafts": {
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        "type": "object",
+        "properties": {
+            "n": {"type": "integer", "minimum": 0, "exclusiveMinimum": True},
+            "pair": {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]},
+            "maybe": {"type": "string", "nullable": True},
+            "must": {"type": "string", "required": True},
+        },
+        "required": None,
+    },
+    "untyped": {
+        "type": "object",
+        "properties": {
+            "what": {"description": "Anything."},
+            "one": {"enum": ["a", "b"]},
+            "two": {"const": 1},
+            "three": {"type": "string", "anyOf": [{"minLength": 2}, {"pattern": "^a"}]},
+            "yes": True,
+            "no": False,
+        },
+    },
+    "patterns": {
+        "type": "object",
+        "properties": {
+            "plain": {"type": "string", "pattern": "^[a-z]+$"},
+            "class": {"type": "string", "pattern": "\\S"},
+            "broken": {"type": "string", "pattern": "("},
+        },
+    },
+    "wrong": {"type": "object", "properties": {"a": {"type": "no type"}, "b": 5}},
+}
+"""Schemas that some endpoint refuses as they are."""
+
+ENDPOINTS = (
+    "anthropic:claude-opus-5-5",
+    "openai:gpt-6.1-sol",
+    "openai-chat:gpt-4.1",
+    "bedrock:anthropic.claude-opus-5-5",
+    "gemini:gemini-3.8-flash",
+    "moonshot:kimi-k3",
+    "mistral:mistral-large-4",
+    "vllm:qwen3",
+    "llamacpp:any",
+    "openrouter:anthropic/claude-opus-5.5",
+    "compatible:m",
+)
+
+
+def screened_definitions() -> list[bytes]:
+    """Return the strange definitions as each kind of endpoint gets them, one a line."""
+    found: list[bytes] = []
+    for name in ENDPOINTS:
+        rules = resolve(name, environ={}).schemas
+        for kind, schema in STRANGE.items():
+            long = "A long description. " * 80
+            tool = ToolSchema("t", long if kind == "nothing" else "D.", Raw(encode(schema)))
+            sent = screened(tool, rules)
+            line = [name, kind, sent.tool.description, sent.tool.parameters, sent.keys, sent.losses]
+            found.append(encode(line))
+    return found
 
 
 def numbers(stored: Sequence[bytes]) -> set[int]:
@@ -173,6 +280,9 @@ def main(chosen: Sequence[str]) -> None:
             log.write_bytes(b"".join(line + b"\n" for line in stored))
             made.write_bytes(b"".join(line + b"\n" for line in bodies(stored)))
             print(f"{golden.name}: {len(bodies(stored))} requests")
+    if "definitions" in chosen or not (chosen or definitions(RENDERING).exists()):
+        made = b"".join(line + b"\n" for line in screened_definitions())
+        definitions(RENDERING).write_bytes(made)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.golden.make import GOLDEN, HERE, bodies, numbers, paths
+from tests.golden.make import (
+    GOLDEN,
+    HERE,
+    bodies,
+    definitions,
+    numbers,
+    paths,
+    screened_definitions,
+)
 
 from addendum.agent.requests import KNOWN_RENDERINGS, RENDERING
 
@@ -110,8 +118,14 @@ def test_every_known_number_has_a_log_for_every_wire() -> None:
     assert wanted <= set(CASES)
 
 
+def test_a_rendering_number_keeps_what_endpoints_get_of_strange_definitions() -> None:
+    """What is sent of a definition stands in the head of every conversation."""
+    assert screened_definitions() == lines(definitions(RENDERING)), "give it a new number"
+
+
+@pytest.mark.parametrize("number", KNOWN_RENDERINGS)
 @pytest.mark.parametrize("name", [each.name for each in GOLDEN])
-def test_the_logs_show_what_they_are_there_for(name: str) -> None:
-    text = paths(1, name)[1].read_text()
+def test_the_logs_show_what_they_are_there_for(name: str, number: int) -> None:
+    text = paths(number, name)[1].read_text()
     missing = [kind for kind in KINDS[name] if kind not in text]
     assert not missing

@@ -21,6 +21,7 @@ from addendum.log.session_log import SessionLog
 from addendum.log.values import Media, ToolSchema
 from addendum.prompt.blocks import Block, Change, Native, Result, Text, Use
 from addendum.prompt.marks import Positions, markable, plan_marks
+from addendum.wire.anthropic_messages.build import FACTS
 
 pytestmark = pytest.mark.anyio
 
@@ -248,7 +249,7 @@ def test_markable(letter: str) -> None:
     ],
 )
 def test_no_mark_on_what_the_provider_made(kind: str, raw: bytes) -> None:
-    assert not markable(Native(0, 0, Raw(raw), kind))
+    assert not markable(Native(0, 0, Raw(raw), kind), FACTS.takes_mark)
 
 
 def read(session: Session) -> int:

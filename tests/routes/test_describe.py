@@ -22,6 +22,7 @@ KEYS = [
     "readd",
     "redefine",
     "cache",
+    "schemas",
     "source",
     "checked",
     "certainty",

@@ -10,7 +10,7 @@ from addendum.log import codec
 from addendum.log.approvals import AddedContext
 from addendum.log.events import FORMAT, KINDS, Event, RequestHeader, Unknown
 from addendum.log.known import KnownTool, ServerAway, ToolsKnown
-from addendum.log.requests import RouteDowngrade
+from addendum.log.requests import RouteDowngrade, ToolLeftOut
 from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.tell.events import describe, is_quiet
 from addendum.tell.words import LANGUAGES, words
@@ -18,6 +18,7 @@ from addendum.tell.words import LANGUAGES, words
 ELSEWHERE = [
     AddedContext(1, 1, "look", "seen before"),
     RouteDowngrade("a:b", "http://127.0.0.1", ("tools",), "dispatch"),
+    ToolLeftOut("look", "no usable schema", server="s"),
     SubagentStarted(1, 1, "c1", "child"),
     SubagentEnded(1, 1, "c1", "child", 3),
     ToolsKnown((KnownTool("db__look", "db", read_only=True, destructive=False),)),

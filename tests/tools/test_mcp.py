@@ -65,7 +65,7 @@ def test_a_schema_without_a_type_gets_one() -> None:
         ({"name": "a"}, "no JSON schema of an object"),
         ({"name": "a", "inputSchema": []}, "no JSON schema of an object"),
         ({"name": "a", "inputSchema": {"type": "string"}}, "no JSON schema of an object"),
-        ({"name": "a", "inputSchema": {"type": ["object"]}}, "no JSON schema of an object"),
+        ({"name": "a", "inputSchema": {"type": ["string"]}}, "no JSON schema of an object"),
         ({"name": "a", "inputSchema": {"max": float("nan")}}, "not finite"),
         ({"name": "a", "inputSchema": {"max": float("inf")}}, "not finite"),
         ({"name": "a", "inputSchema": nested(201)}, "deeper than 200"),

@@ -110,8 +110,10 @@ def test_the_draft_is_the_one_named() -> None:
     tuple_items = {"properties": {"a": {"items": [{"type": "integer"}]}}}
     draft7 = {"$schema": "http://json-schema.org/draft-07/schema#", **tuple_items}
     assert reasons(draft7, {"a": ["x"]}) == [("/a/0", "must be integer, not string")]
+    # Without a draft it is the latest, in which that is a slip: it is read as it was meant.
+    assert reasons(tuple_items, {"a": ["x"]}) == [("/a/0", "must be integer, not string")]
     with pytest.raises(SchemaUnusable, match="wrong at /properties/a/items"):
-        validator(tuple_items)
+        validator({"properties": {"a": {"items": 5}}})
     draft4 = {
         "$schema": "http://json-schema.org/draft-04/schema",
         "properties": {"a": {"minimum": 1, "exclusiveMinimum": True}},

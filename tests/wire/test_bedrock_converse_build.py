@@ -10,8 +10,8 @@ from tests.wire.prompts import CONFIG, human, prompt, tool
 from addendum.errors import UnsupportedContent
 from addendum.log.values import Config
 from addendum.prompt.blocks import Block, Change, Marks, Native, Result, Text, Use
-from addendum.wire.bedrock_converse.build import WIRE, Renderer, body, kind
-from addendum.wire.bedrock_converse.rewrite import rewrite
+from addendum.wire.bedrock_converse import WIRE
+from addendum.wire.bedrock_converse.build import Renderer, body, kind, rewrite
 
 POINT = {"cachePoint": {"type": "default"}}
 REASONING = Raw(b'{"reasoningContent":{"reasoningText":{"text":"","signature":"s/+="}}}')

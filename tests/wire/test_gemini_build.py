@@ -10,8 +10,8 @@ from tests.wire.prompts import CONFIG, human, prompt, tool
 from addendum.errors import UnsupportedContent
 from addendum.log.values import Config
 from addendum.prompt.blocks import Block, Change, Native, Result, Text, Use
-from addendum.wire.gemini.build import WIRE, Renderer, body, kind
-from addendum.wire.gemini.rewrite import rewrite
+from addendum.wire.gemini import WIRE
+from addendum.wire.gemini.build import Renderer, body, kind, rewrite
 
 STAND_IN = "skip_thought_signature_validator"
 CALL = Raw(

@@ -13,7 +13,8 @@ from tests.wire.prompts import CONFIG, human, prompt, tool
 from addendum import encoding
 from addendum.errors import UnsupportedContent
 from addendum.prompt.blocks import Block, Change, Marks, Native, Result, Text, Use
-from addendum.wire.openai_chat.build import WIRE, Renderer
+from addendum.wire.openai_chat import WIRE
+from addendum.wire.openai_chat.build import Renderer
 from addendum.wire.openai_chat.reasoning import without_reasoning
 
 MARK = {"type": "ephemeral"}

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from msgspec import Raw, structs
 
-from addendum import encoding
 from addendum.errors import UnsupportedContent
 from addendum.log.values import Config, ToolSchema
 from addendum.prompt.blocks import Block, Change, Marks, Native, Prompt, Result, Text, Use
 from addendum.routes import context, resolve
 from addendum.wire.apis import facts
-from addendum.wire.openai_responses.build import Renderer, body, parameters
+from addendum.wire.openai_responses.build import Renderer, body
 
 Json = dict[str, Any]
 ROUTE = resolve("openai:gpt-6.1-sol", environ={})
@@ -179,20 +178,6 @@ def test_settings() -> None:
     found = said(prompt(HUMAN), config)
     assert found["reasoning"] == {"effort": "low"}
     assert (found["temperature"], found["max_output_tokens"]) == (0.5, 99)
-
-
-@pytest.mark.parametrize(
-    ("given", "sent"),
-    [
-        ({"type": "object", "properties": {"not": {}}}, None),
-        ({"type": "object", "oneOf": [{}]}, {"type": "object"}),
-        ({"properties": {}, "not": {}}, {"properties": {}, "type": "object"}),
-        (True, {"type": "object"}),
-    ],
-)
-def test_a_schema_goes_out_as_the_wire_takes_it(given: Any, sent: Any) -> None:
-    raw = Raw(encoding.encode(given))
-    assert json.loads(bytes(parameters(raw))) == (given if sent is None else sent)
 
 
 def test_breakpoints_are_sent_where_they_are_known() -> None:

@@ -29,8 +29,8 @@ from addendum.errors import ProviderBusy, ProviderRefused, StreamBroken
 from addendum.log.values import Call, Usage
 from addendum.tools.envelope import meant
 from addendum.wire.answer import CallArguments, CallStarted, ReasoningDelta, TextDelta
+from addendum.wire.openai_responses.build import rewrite
 from addendum.wire.openai_responses.parse import parse_body
-from addendum.wire.openai_responses.rewrite import rewrite
 
 
 def test_items_go_back_as_their_own_text_in_order() -> None:

@@ -49,6 +49,7 @@ from addendum.log.approvals import (
 from addendum.log.events import AssistantMessage, RequestContext, ToolCall, ToolResult
 from addendum.log.values import Call
 from addendum.prompt.long_results import tier
+from addendum.prompt.wire_facts import SCREENED
 from addendum.tools.dispatcher import (
     TOOL_DISPATCHER_NAME,
     Refused,
@@ -67,6 +68,7 @@ from addendum.wire.answer import Answer
 from addendum.wire.apis import wire
 from addendum.wire.endings import CUT_CALL
 from addendum.wire.reading import legal_object
+from addendum.wire.schemas import screened
 
 if TYPE_CHECKING:
     from addendum.agent.approval import Decisions
@@ -113,7 +115,9 @@ class Batch:
         self._dispatch = context.projection == "dispatch"
         self._registry = {name: entry.schema for name, entry in snapshot.entries.items()}
         self._bound = (
-            self._session.bound_tools(snapshot) if self._dispatch else frozenset(self._registry)
+            self._session.bound_tools(snapshot, context)
+            if self._dispatch
+            else frozenset(self._registry)
         )
         # It is asked about the others where they are resolved.
         self._asked: frozenset[str] = frozenset()
@@ -135,7 +139,7 @@ class Batch:
         as_text = wire(context.wire).facts.string_arguments
         native = answer.native
         for given in answer.calls:
-            call = msgspec.structs.replace(given, name=legal_name(given.name))
+            call = self._own_keys(msgspec.structs.replace(given, name=legal_name(given.name)))
             if call.name != given.name or legal_object(call.arguments) is None:
                 # No provider takes such a name back, some take no such arguments, and the history
                 # would be refused for good.
@@ -185,6 +189,14 @@ class Batch:
         code, message = CUT_CALL
         origin = "dispatched" if dispatched else "direct"
         return Refused(code, message, msgspec.structs.replace(call, origin=origin))
+
+    def _own_keys(self, call: Call) -> Call:
+        """Return a call of the model with the tool's own keys, where others were declared."""
+        schema = self._registry.get(call.name)
+        if schema is None or self._context.rendering < SCREENED:
+            return call
+        sent = screened(schema, self._session.route.schemas)
+        return msgspec.structs.replace(call, arguments=sent.own_arguments(call.arguments))
 
     def _resolve(self, call: Call, *, fill: Fill | None = None) -> Resolved | Refused:
         session = self._session
@@ -239,7 +251,7 @@ class Batch:
             return None
         if call.name not in self._bound:
             return None
-        found = self._resolve(call, fill=self._fill)
+        found = self._resolve(self._own_keys(call), fill=self._fill)
         if isinstance(found, Refused):
             return None
         # No hook was asked: one that has a say holds it back.

@@ -101,7 +101,7 @@ def searched(session: Session, arguments: bytes | str) -> str:
         arguments: JSON text of the call's arguments, checked before.
     """
     snapshot = session.registry.snapshot()
-    bound = session.bound_tools(snapshot)
+    bound = session.bound_tools(snapshot, session.current_context())
     found = [
         (entry.schema, entry.server)
         for entry in snapshot.entries.values()

@@ -11,8 +11,12 @@ from addendum.routes import Route
 from addendum.wire.refusal import refusal_text
 
 _KIND = "downgrade"
+_WITHHELD = "withheld"
 _REMEMBERED = 7 * 86_400.0
 """Seconds for which other sessions know what an endpoint refused."""
+
+_MOST = 1_000
+"""Definitions that are kept of one endpoint."""
 
 
 class Downgrades:
@@ -27,6 +31,7 @@ class Downgrades:
         self._store = store
         self._clock = clock
         self._known: dict[str, frozenset[str]] = {}
+        self._withheld: dict[str, frozenset[str]] = {}
 
     def known(self, route: Route) -> frozenset[str]:
         """Return the fields that the route's endpoint refused, as far as they were read."""
@@ -36,10 +41,13 @@ class Downgrades:
         """Read what the route's endpoint refused in other sessions, once."""
         key = _key(route)
         if key not in self._known:
-            stored = await self._store.get(_KIND, key)
-            # What is damaged in it names no field, and is found out again.
-            words = stored.decode(errors="replace").split() if stored else ()
-            self._known[key] = frozenset(words)
+            self._known[key] = await self._words(_KIND, key)
+            self._withheld[key] = await self._words(_WITHHELD, key)
+
+    async def _words(self, kind: str, key: str) -> frozenset[str]:
+        """Return stored words; what is damaged names nothing, and is found out again."""
+        stored = await self._store.get(kind, key)
+        return frozenset(stored.decode(errors="replace").split() if stored else ())
 
     async def keep(self, route: Route, rejected: Collection[str]) -> None:
         """Keep what the route's endpoint refused, beside what is known.
@@ -53,6 +61,23 @@ class Downgrades:
         text = " ".join(sorted(self._known[key]))
         expires = int((self._clock() + _REMEMBERED) * 1000)
         await self._store.put(_KIND, key, text.encode(), expires=expires)
+
+    def withheld(self, route: Route) -> frozenset[str]:
+        """Return the digests of definitions that the route's endpoint refused."""
+        return self._withheld.get(_key(route), frozenset())
+
+    async def withhold(self, route: Route, digests: Collection[str]) -> None:
+        """Keep which definitions the route's endpoint refused, beside what is known.
+
+        Args:
+            route: The route.
+            digests: Digests of the definitions.
+        """
+        key = _key(route)
+        self._withheld[key] = self.withheld(route) | set(digests)
+        text = " ".join(sorted(self._withheld[key])[:_MOST])
+        expires = int((self._clock() + _REMEMBERED) * 1000)
+        await self._store.put(_WITHHELD, key, text.encode(), expires=expires)
 
 
 # "Invalid `signature` in `thinking` block", "... bound to a different conversation", "... cannot be

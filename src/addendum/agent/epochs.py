@@ -8,8 +8,8 @@ from msgspec import structs
 
 from addendum.agent.lifetime import certainly_cold, chosen_lifetime
 from addendum.agent.requests import RENDERING
-from addendum.log.events import RequestContext, RequestHeader
-from addendum.routes import choose_projection, context
+from addendum.log.events import Event, RequestContext, RequestHeader
+from addendum.routes import choose_projection, context, too_many
 
 if TYPE_CHECKING:
     from addendum.agent.session import Session
@@ -21,14 +21,26 @@ def coming(session: Session) -> RequestContext:
     An epoch that this route has in the log goes on as it was recorded, unless the agent asks for
     something else by name.
     """
+    chosen = _chosen(session)
+    withheld = _withheld(session, chosen)
+    return chosen if chosen.withheld == withheld else structs.replace(chosen, withheld=withheld)
+
+
+def _chosen(session: Session) -> RequestContext:
     agent, route = session.agent, session.route
     recorded = session.requests.recorded(route.name)
+    rejected = session.requests.rejected(route) | session.downgrades.known(route)
+    tools = len(session.registry.snapshot().active)
     asked = {
         "projection": agent.tool_changes != "auto"
         or session.surprised
         or bool(route.facts)
-        # What can meet changes now needs no rebinding any more.
-        or (recorded is not None and recorded.projection == "rebind" and agent.can_change),
+        # What can meet changes now, or has more tools than one list may hold, needs no rebinding.
+        or (
+            recorded is not None
+            and recorded.projection == "rebind"
+            and (agent.can_change or too_many(route, tools, rejected))
+        ),
         "definitions": bool(route.facts),
         "tail": agent.tail != "auto",
         "caching": recorded is not None and recorded.caching != agent.caching,
@@ -49,6 +61,8 @@ def coming(session: Session) -> RequestContext:
         has_servers=bool(agent.servers),
         has_deferred=any(tool.schema.defer_loading for tool in agent.tools),
         tool_dispatch=agent.tool_dispatch or session.surprised,
+        tools=tools,
+        rejected=rejected,
     )
     fresh = context(
         route,
@@ -57,13 +71,46 @@ def coming(session: Session) -> RequestContext:
         caching=agent.caching,
         ttl=ttl,
         rendering=RENDERING,
-        rejected=session.requests.rejected(route) | session.downgrades.known(route),
+        rejected=rejected,
     )
     if recorded is None or any(
         on and getattr(recorded, name) != getattr(fresh, name) for name, on in asked.items()
     ):
         return fresh
     return recorded
+
+
+def _withheld(session: Session, chosen: RequestContext) -> tuple[str, ...]:
+    """Return the definitions that the coming request leaves out.
+
+    Those that its endpoint refused; and if its last request was refused, whatever the reason, all
+    that was switched off since one was answered: switching off is a way out.
+    """
+    route, log = session.route, session.log
+    refused = session.requests.left_out(route) | session.downgrades.withheld(route)
+    since = session.requests.refused_since(route)
+    if not (refused or chosen.withheld or since is not None):
+        return ()
+    active = {tool.definition() for tool in session.registry.snapshot().active}
+    headers = [event for event in log.rare if isinstance(event.data, RequestHeader)]
+    told = {event.seq: _definitions(event) for event in headers}
+    everything = active.union(*told.values())
+    left_out = (refused & everything) | (set(chosen.withheld) - active)
+    if since is not None:
+        # In force when one was answered, and all behind it.
+        before = [seq for seq in told if seq <= since][-1:]
+        for seq in (*before, *(seq for seq in told if seq > since)):
+            left_out |= told[seq] - active
+    return tuple(sorted(left_out))
+
+
+def _definitions(event: Event) -> set[str]:
+    data = event.data
+    return (
+        {tool.definition() for tool in data.header.tools}
+        if isinstance(data, RequestHeader)
+        else set()
+    )
 
 
 def outside_turns(session: Session) -> RequestContext:

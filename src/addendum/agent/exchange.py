@@ -7,6 +7,13 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from addendum.agent.downgrades import refuses_reasoning
+from addendum.agent.quarantine import (
+    TRIES,
+    Quarantine,
+    speaks_of_too_many,
+    surely_of_definitions,
+)
+from addendum.agent.quarantine import told as told_tools
 from addendum.agent.requests import Ready, Sent, send
 from addendum.agent.results import (
     Notice,
@@ -19,7 +26,14 @@ from addendum.agent.results import (
 from addendum.errors import ProviderError, ProviderRefused
 from addendum.log.events import CacheBreak, RequestContext, RouteDowngrade
 from addendum.log.requests import RequestPurpose
-from addendum.routes import MESSAGE_TOOLS, SYSTEM_ROLE, fields, weaker
+from addendum.routes import (
+    MESSAGE_TOOLS,
+    SYSTEM_ROLE,
+    TOOLS_REFUSED,
+    dispatching,
+    fields,
+    weaker,
+)
 from addendum.wire.answer import Answer, Delta, Parser, ReasoningDelta, TextDelta
 from addendum.wire.apis import wire
 from addendum.wire.endings import told
@@ -44,8 +58,8 @@ async def ask(
 ) -> tuple[Answer, RequestContext]:
     """Prepare and send a request; once more in a weaker form if its tool changes are refused.
 
-    Once more without the reasoning of earlier answers, too, if that is what is refused. With
-    `until`, it says nothing of the events from that seq on.
+    Once more without the reasoning of earlier answers, too, or without a definition, if that is
+    what is refused. With `until`, it says nothing of the events from that seq on.
 
     Returns:
         The answer, and what the request it answers was rendered with.
@@ -53,8 +67,8 @@ async def ask(
     # What is no turn adds nothing to the log in front of it: its settings are the last header's.
     header = session.log.header
     config = session.config() if purpose == "turn" or header is None else header.header.config
-    reasons = True
-    for _ in range(4):
+    reasons, quarantine = True, Quarantine(session)
+    for _ in range(4 + TRIES):
         ready = session.requests.prepare(
             session.route, context, config, purpose=purpose, until=until
         )
@@ -71,6 +85,7 @@ async def ask(
                 most=config.max_tokens,
             )
             answered = True
+            await quarantine.settle(emit)
             return answer, context
         except ProviderError as error:
             failed(error)
@@ -82,7 +97,16 @@ async def ask(
                 session.log.append(lost)
                 emit(Notice(f"{context.route} refused earlier reasoning; going on without it"))
                 continue
-            softer = await downgrade(session, context, error)
+            if _names_no_field(session, context, error):
+                without = quarantine.next(context, ready, error)
+                if without is not None:
+                    context = without
+                    session.requests.log_context(context)
+                    continue
+            context = quarantine.undone(context)
+            session.requests.log_context(context)
+            softer = await fewer(session, context, ready, error)
+            softer = softer or await downgrade(session, context, error)
             if softer is None:
                 await session.flush()
                 raise
@@ -171,6 +195,36 @@ async def exchange(
         sent.answered, sent.usage = session.agent.clock(), answer.usage
     emit(RequestDone(done))
     return answer
+
+
+def _names_no_field(session: Session, context: RequestContext, error: ProviderError) -> bool:
+    """Say whether a refusal is about no field of tool changes, or surely about a definition."""
+    rejected = rejected_fields(refusal_text(error), fields(session.route, context))
+    return not rejected or surely_of_definitions(error)
+
+
+async def fewer(
+    session: Session, context: RequestContext, ready: Ready, error: ProviderError
+) -> RequestContext | None:
+    """Return what to go on with after a refusal of so many tools: the dispatcher, or None."""
+    if context.projection == "dispatch" or session.agent.tool_changes != "auto":
+        return None
+    if not speaks_of_too_many(error):
+        return None
+    route = session.route
+    softer = dispatching(route, context)
+    rejected = (f"{TOOLS_REFUSED}{len(told_tools(ready.prompt))}",)
+    session.log.append(
+        RouteDowngrade(
+            route.name,
+            route.endpoint.base_url,
+            rejected,
+            softer.projection,
+            softer.definitions,
+        )
+    )
+    await session.downgrades.keep(route, rejected)
+    return softer
 
 
 async def downgrade(

@@ -31,7 +31,6 @@ from addendum.prompt.projector import Projector
 from addendum.prompt.weight import dead_bytes
 from addendum.routes import Route, resolve
 from addendum.tools.ledger import Ledger
-from addendum.wire.anthropic_messages.build import betas
 from addendum.wire.apis import Renderer, facts, wire
 
 
@@ -112,7 +111,10 @@ def _line(
         )
     route = route_of(context.route)
     return _Line(
-        context, route, Projector(context, facts(route)), wire(context.wire).renderer(route)
+        context,
+        route,
+        Projector(context, facts(route)),
+        wire(context.wire).renderer(route, context.rendering),
     )
 
 
@@ -165,7 +167,7 @@ def _again(log: SessionLog, own: Exchange, line: _Line, ledger: Ledger) -> Repla
         purpose="turn" if data.purpose == "turn" else "compaction",
         caching=context.caching,
     )
-    flags = () if context.wire != "anthropic_messages" else betas(prompt, line.route.block_betas)
+    flags = wire(context.wire).flags(prompt, line.route.block_betas)
     return Replayed(record, event.seq, flags, dead_bytes(prompt, header.header.tools))
 
 

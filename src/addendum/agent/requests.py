@@ -15,6 +15,7 @@ from msgspec import Struct
 from addendum.agent.firsts import FirstRequests
 from addendum.errors import ProviderError
 from addendum.log.events import (
+    AssistantAttempt,
     AssistantMessage,
     CacheBreak,
     CacheKept,
@@ -23,36 +24,35 @@ from addendum.log.events import (
     RequestContext,
     RequestSent,
     RouteDowngrade,
+    ToolLeftOut,
 )
 from addendum.log.exchanges import FOLLOWED, Exchanges
 from addendum.log.requests import RequestPurpose
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Usage
 from addendum.prompt.announcements import INSTRUCTIONS
-from addendum.prompt.blocks import Native, Prompt
+from addendum.prompt.blocks import Change, Native, Prompt
 from addendum.prompt.breaks import cause, difference, reasoning_floor
 from addendum.prompt.projector import REASONING, Projector, WireFacts
 from addendum.routes import Route, credentials
 from addendum.wire.answer import Answer, Delta, Parser
-from addendum.wire.anthropic_messages.build import betas
 from addendum.wire.apis import Renderer, Wire, facts, wire
 from addendum.wire.transport import (
     ACCEPTED,
     Carrier,
-    Framing,
     Reply,
     Retries,
     Retry,
     WireRequest,
 )
 
-RENDERING = 1
+RENDERING = 2
 """Number of this release's rendering; epochs begun under another keep theirs."""
 
-KNOWN_RENDERINGS = frozenset({1})
+KNOWN_RENDERINGS = frozenset({1, 2})
 """Renderings that this release can continue."""
 
-_READ = FOLLOWED | {RequestContext, RouteDowngrade}
+_READ = FOLLOWED | {RequestContext, RouteDowngrade, ToolLeftOut}
 """Types of events that say something of requests; a long log has many more of others."""
 
 
@@ -108,7 +108,7 @@ class _Line:
     def __init__(self, route: Route, context: RequestContext, needs: WireFacts) -> None:
         self.context = context
         self.projector = Projector(context, needs)
-        self.renderer: Renderer = wire(route.wire).renderer(route)
+        self.renderer: Renderer = wire(route.wire).renderer(route, context.rendering)
         self.last: tuple[Prompt, Config, int] | None = None
 
 
@@ -140,6 +140,9 @@ class Requests:
         self._exchanges = Exchanges()
         self._floors: dict[str, int] = {}
         self._rejected: dict[tuple[str, str], frozenset[str]] = {}
+        self._left_out: dict[tuple[str, str], frozenset[str]] = {}
+        self._answered: dict[str, int] = {}
+        self._refused: set[str] = set()
 
     # -- epochs -----------------------------------------------------------------------------
 
@@ -154,6 +157,10 @@ class Requests:
                 if found.answered:
                     # A lifetime runs from the start of the request that wrote or read.
                     self._last_used[found.sent.route] = found.event.time
+                    self._answered[found.sent.route] = found.event.seq
+                    self._refused.discard(found.sent.route)
+                elif isinstance(data, AssistantAttempt) and data.status in (400, 422):
+                    self._refused.add(found.sent.route)
             elif isinstance(data, RequestContext):
                 self._contexts[data.route] = (event.seq, data)
                 self._latest = data
@@ -162,6 +169,9 @@ class Requests:
             elif isinstance(data, RouteDowngrade):
                 known = self._rejected.get((data.route, data.endpoint), frozenset())
                 self._rejected[data.route, data.endpoint] = known.union(data.rejected)
+            elif isinstance(data, ToolLeftOut) and data.endpoint:
+                known = self._left_out.get((data.route, data.endpoint), frozenset())
+                self._left_out[data.route, data.endpoint] = known | {data.definition}
         self._scanned = len(self._log.events)
 
     def recorded(self, route: str) -> RequestContext | None:
@@ -180,6 +190,34 @@ class Requests:
         """Return the fields that the route's endpoint has refused in this session."""
         self._scan()
         return self._rejected.get((route.name, route.endpoint.base_url), frozenset())
+
+    def left_out(self, route: Route) -> frozenset[str]:
+        """Return the digests of definitions that the route's endpoint has refused here."""
+        self._scan()
+        return self._left_out.get((route.name, route.endpoint.base_url), frozenset())
+
+    def refused_since(self, route: Route) -> int | None:
+        """Return the seq of the last answered request on a route, if a later one was refused.
+
+        -1 if none was answered; None if none was refused since.
+        """
+        self._scan()
+        return self._answered.get(route.name, -1) if route.name in self._refused else None
+
+    def proven(self, route: Route) -> frozenset[str]:
+        """Return the digests of the definitions that the last answered request on a route held."""
+        self._scan()
+        seq = self._answered.get(route.name)
+        sent = None if seq is None else self._log.events[seq].data
+        if seq is None or not isinstance(sent, RequestSent):
+            return frozenset()
+        context = self._log.events[sent.context_seq].data
+        if not isinstance(context, RequestContext):
+            return frozenset()
+        earlier = self._log.until(seq if sent.until is None else sent.until)
+        prompt = Projector(context, facts(route)).prompt(earlier)
+        held = [*prompt.tools, *(b.definition for b in prompt.blocks if isinstance(b, Change))]
+        return frozenset(tool.definition() for tool in held if tool is not None)
 
     def log_context(self, context: RequestContext) -> None:
         """Log the epoch's context where it differs from the latest one in the log."""
@@ -219,8 +257,7 @@ class Requests:
         if any(found.drops_reasoning for found in breaks):
             prompt = self._project(line, route, instruction, until)
         body = line.renderer.body(prompt, config)
-        framing = wire(route.wire).framing
-        headers = _headers(route, prompt, body, framing)
+        headers = _headers(route, prompt, body)
         seq, _ = self._contexts[route.name]
         head = ""
         if self._firsts is not None and not self._number and context.caching:
@@ -251,7 +288,7 @@ class Requests:
                 headers,
                 body,
                 " or ".join(route.endpoint.key_variables) or None,
-                framing,
+                wire(route.wire).framing,
             ),
             prompt,
             breaks,
@@ -320,9 +357,7 @@ class Requests:
                 declared.append(CacheBreak("route changed", route.name, "messages"))
         else:
             before, before_config, seq = line.last
-            keyed = route.wire == "openai_responses" or bool(
-                route.cache_key or route.cache_key_header
-            )
+            keyed = line.projector.facts.keyed
             found = difference(before, prompt, before_config, config, keyed=keyed)
             why = found and cause(found, log.events[seq:], before, prompt)
             if seq in log.altered:
@@ -462,17 +497,15 @@ async def send(
         await retries.wait(failed, reply.headers)
 
 
-def _headers(
-    route: Route, prompt: Prompt, body: bytes, framing: Framing
-) -> tuple[tuple[str, str], ...]:
-    headers = [("content-type", "application/json"), ("accept", ACCEPTED[framing])]
+def _headers(route: Route, prompt: Prompt, body: bytes) -> tuple[tuple[str, str], ...]:
+    api = wire(route.wire)
+    headers = [("content-type", "application/json"), ("accept", ACCEPTED[api.framing])]
     headers += route.endpoint.headers
     headers += [(name, secret.reveal()) for name, secret in credentials(route, body=body)]
     if route.cache_key_header and prompt.context.caching:
         headers.append((route.cache_key_header, prompt.cache_key))
-    flags = betas(prompt, route.block_betas)
-    if flags and route.wire == "anthropic_messages":
-        headers.append(("anthropic-beta", ",".join(flags)))
+    if flags := api.flags(prompt, route.block_betas):
+        headers.append((api.flag_header, ",".join(flags)))
     return tuple(headers)
 
 

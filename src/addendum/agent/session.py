@@ -15,6 +15,7 @@ from addendum.agent.early import Early
 from addendum.agent.epochs import coming
 from addendum.agent.forking import fork
 from addendum.agent.keeping import KeepAlive, keep, quote
+from addendum.agent.left_out import LeftOut
 from addendum.agent.lifetime import consolidates
 from addendum.agent.opening import Life, Opening
 from addendum.agent.outputs import Outputs
@@ -44,11 +45,14 @@ from addendum.log.seal import change_of
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store
 from addendum.log.values import Config, ToolSchema, Usage
+from addendum.prompt.updates import bound_tools
 from addendum.routes import Route
+from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
 from addendum.tools.functions import ToolContext
 from addendum.tools.history import HistoryFold, ToolHistory
 from addendum.tools.registry import Outcome, Registry, Snapshot
 from addendum.tools.search import TOOL_SEARCH_NAME
+from addendum.wire.apis import facts
 from addendum.wire.transport import Carrier
 
 if TYPE_CHECKING:
@@ -114,6 +118,7 @@ class Session:
         self._consent = Consent()
         self._found = Found()
         self.outputs = Outputs()
+        self.left_out = LeftOut(self)
         self.redefinitions = Redefinitions(agent.on_redefinition, registry)
         self.above: Session | None = None
         self.life: Life | None = None
@@ -323,12 +328,17 @@ class Session:
         if became_head:
             self.head = snapshot.active
 
-    def bound_tools(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the names that are bound on dispatch, and still mean what was bound."""
+    def bound_tools(self, snapshot: Snapshot, context: RequestContext) -> frozenset[str]:
+        """Return the names that are bound on dispatch, and still mean what was bound.
+
+        Args:
+            snapshot: The tools of the step.
+            context: What its requests are rendered with.
+        """
         return frozenset(
             tool.name
-            for tool in self.head_tools()
-            if not tool.defer_loading
+            for tool in bound_tools(self.head_tools(), context, facts(self.route))
+            if tool.name != TOOL_DISPATCHER_NAME
             and (
                 tool.name not in snapshot.entries
                 or snapshot.entries[tool.name].schema.identity() == tool.identity()

@@ -267,6 +267,8 @@ class Turn:
         became_head = log_step(session.log, given, text)
         session.wrote_step(snapshot, became_head)
         session.requests.log_context(given.context)
+        for lost in session.left_out.check(snapshot, given.context):
+            self._emit(Notice(lost))
         return given.context
 
     # -- the request ------------------------------------------------------------------------

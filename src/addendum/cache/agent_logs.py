@@ -27,6 +27,7 @@ from addendum.cache.capture_archives import text_in, time_of
 from addendum.cache.reported import usage_of
 from addendum.errors import ContentError
 from addendum.log.values import Usage
+from addendum.wire.captured import CLAUDE_CODE, CODEX
 from addendum.wire.segment import Json, fields
 
 _CLAUDE_LINES = frozenset({"user", "assistant", "system", "summary", "file-history-snapshot"})
@@ -109,7 +110,7 @@ class _Claude:
         if answer and answer == self._latest:
             return None  # each block of an answer has a line of its own
         self._latest = answer
-        usage = usage_of("anthropic_messages", said)
+        usage = usage_of(CLAUDE_CODE, said)
         hour = fields(said.get("cache_creation")).get("ephemeral_1h_input_tokens")
         agent = text_in(line.get("agentId")) or ("side" if line.get("isSidechain") is True else "")
         session = text_in(line.get("sessionId")) or self._name.stem
@@ -147,7 +148,7 @@ class _Codex:
             return None  # told again when a limit was told
         self._totals = totals
         plain = {"cached_tokens": said.get("cached_input_tokens")}
-        usage = usage_of("openai_responses", {**said, "input_tokens_details": plain})
+        usage = usage_of(CODEX, {**said, "input_tokens_details": plain})
         compacted, self._compacted = self._compacted, False
         # The end of a prompt may be text that is not sent again.
         left = max(usage.cache_read or 0, (usage.prompt or 0) // _STEP * _STEP - _DOUBT)

@@ -16,13 +16,8 @@ from addendum.errors import AddendumError, ContentError
 from addendum.log.values import Definitions, Projection, TailMode, Usage
 from addendum.routes import Route, resolve
 from addendum.routes.data import providers
-from addendum.wire.segment import Json, blocks, fields, objects, parse
-
-ANTHROPIC = "anthropic_messages"
-CHAT = "openai_chat"
-RESPONSES = "openai_responses"
-CONVERSE = "bedrock_converse"
-GEMINI = "gemini"
+from addendum.wire.captured import spoken
+from addendum.wire.segment import Json, fields, parse
 
 _ELSEWHERE = ("previous_response_id", "conversation")
 """Fields by which a request goes on from what the provider keeps."""
@@ -30,7 +25,6 @@ _ELSEWHERE = ("previous_response_id", "conversation")
 _NOBODYS = "a-model-that-nobody-has"
 _MODEL = re.compile(r"/models?/([^/:]+)[:/]")
 _NO_PROMPT = ("/count_tokens", "/batches", "/embeddings", "/moderations")
-_ANTHROPIC_BLOCKS = frozenset({"tool_use", "tool_result", "tool_addition", "thinking"})
 
 
 class Known(Struct, frozen=True, omit_defaults=True):
@@ -113,43 +107,13 @@ def wire_of(url: str, headers: Mapping[str, str], body: Json) -> str:
             raise ContentError(
                 f"its history lies with the provider ({name}); send whole histories to check them"
             )
-    if isinstance(body.get("contents"), list):
-        return GEMINI
-    if not isinstance(body.get("messages"), list):
-        if "model" in body and isinstance(body.get("input"), list | str):
-            return RESPONSES
+    found = spoken(split(url).path.rstrip("/") if url else "", headers, body)
+    if found is None:
         raise ContentError(
             "it is no request to a model, which has a list `messages`, `input` or `contents`; "
             "capture whole bodies"
         )
-    path = split(url).path.rstrip("/") if url else ""
-    if path.endswith("/chat/completions"):
-        return CHAT
-    if path.endswith(("/converse", "/converse-stream")) or _looks_converse(body):
-        return CONVERSE
-    if path.endswith("/messages") or "anthropic-version" in headers or "anthropic_version" in body:
-        return ANTHROPIC
-    return ANTHROPIC if _looks_anthropic(body) else CHAT
-
-
-def _looks_converse(body: Json) -> bool:
-    if "inferenceConfig" in body or "toolConfig" in body:
-        return True
-    parts = [
-        each for message in objects(body["messages"]) for each in objects(message.get("content"))
-    ]
-    return bool(parts) and not any("type" in each for each in parts)
-
-
-def _looks_anthropic(body: Json) -> bool:
-    if "system" in body or any("input_schema" in tool for tool in objects(body.get("tools"))):
-        return True
-    for message in objects(body["messages"]):
-        if message.get("role") == "tool" or "tool_calls" in message:
-            return False
-        if any(each.get("type") in _ANTHROPIC_BLOCKS for each in blocks(message.get("content"))):
-            return True
-    return str(body.get("model", "")).startswith("claude")
+    return found
 
 
 def model_of(url: str, body: Json) -> str:

@@ -9,17 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from addendum.errors import ConfigurationError
 from addendum.log.values import BreakReason, Definitions, Projection, TailMode, Usage
-from addendum.wire.anthropic_messages import segments as anthropic_messages
-from addendum.wire.bedrock_converse import segments as bedrock_converse
-from addendum.wire.gemini import segments as gemini
-from addendum.wire.openai_chat import segments as openai_chat
-from addendum.wire.openai_responses import segments as openai_responses
+from addendum.wire.captured import Captured, captured
 from addendum.wire.segment import Json, Segment, fields, parse
 
 Count: TypeAlias = Callable[[Segment], int]
@@ -177,40 +173,17 @@ class Reading(Struct, frozen=True):
         return self.exact[end - 1] if end else True
 
 
-class Wire(Protocol):
-    """What is asked of a wire module."""
-
-    def segments(self, body: bytes | Json, tail: str | None = None) -> tuple[Segment, ...]:
-        """Return a body's segments in cache order."""
-        ...
-
-    def settings(self, body: bytes | Json) -> dict[str, str]:
-        """Return digests of the settings that count for the prefix."""
-        ...
-
-
-_WIRES: dict[str, Wire] = {
-    "anthropic_messages": anthropic_messages,
-    "openai_chat": openai_chat,
-    "openai_responses": openai_responses,
-    "bedrock_converse": bedrock_converse,
-    "gemini": gemini,
-}
-
-
-def wire_of(record: RequestRecord) -> Wire:
-    """Return the wire module that takes a record's body apart.
+def wire_of(record: RequestRecord) -> Captured:
+    """Return what takes a record's body apart.
 
     Raises:
-        ConfigurationError: There is none.
+        ConfigurationError: There is nothing for its wire.
     """
-    found = _WIRES.get(record.wire)
-    if found is None:
-        names = ", ".join(sorted(_WIRES))
-        raise ConfigurationError(
-            f"no segments for wire {record.wire!r}; use one of: {names}", session=record.session
-        )
-    return found
+    try:
+        return captured(record.wire)
+    except ConfigurationError as error:
+        error.session = record.session
+        raise
 
 
 def readings(

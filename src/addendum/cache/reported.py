@@ -14,14 +14,8 @@ from msgspec import Raw
 from addendum import encoding
 from addendum.errors import AddendumError
 from addendum.log.values import Usage
-from addendum.wire.anthropic_messages.parse import parse_body
-from addendum.wire.aws_event_stream import AwsEventParser
-from addendum.wire.bedrock_converse.parse import read_usage as read_converse
-from addendum.wire.gemini.parse import read_usage as read_gemini
-from addendum.wire.openai_chat.usage import read_usage
-from addendum.wire.openai_responses.parse import parse_body as parse_response
+from addendum.wire.captured import captured
 from addendum.wire.segment import Json, fields
-from addendum.wire.sse import SseParser
 
 MAX_ANSWER = 32 * 1024 * 1024
 """Bytes of an answer that are looked at."""
@@ -37,6 +31,9 @@ def usage_of(wire: str, value: Any) -> Usage:
         wire: Name of the wire API.
         value: The provider's own object, or one in our words (`prompt`, `cache_read`,
             `cache_write`, `output`).
+
+    Raises:
+        ConfigurationError: Nothing reads this wire.
     """
     said = fields(value)
     if not said:
@@ -49,13 +46,7 @@ def usage_of(wire: str, value: Any) -> Usage:
         )
         return Usage(prompt, read, written, output)
     raw = encoding.encode(said)
-    if wire == "anthropic_messages":
-        return parse_body(b'{"type":"message","content":[],"usage":' + raw + b"}").usage
-    if wire == "openai_responses":
-        return parse_response(b'{"output":[],"usage":' + raw + b"}").usage
-    if wire == "bedrock_converse":
-        return read_converse(Raw(raw))
-    return read_gemini(Raw(raw)) if wire == "gemini" else read_usage(Raw(raw))
+    return captured(wire).usage(Raw(raw))
 
 
 def usage_in(wire: str, answer: bytes | str, coding: str = "") -> Usage:
@@ -99,7 +90,7 @@ def _events(wire: str, data: bytes) -> list[Any]:
     if start in (b"{", b"["):
         value = encoding.decode(data)
         return cast("list[Any]", value) if isinstance(value, list) else [value]
-    parser = AwsEventParser() if wire == "bedrock_converse" else SseParser()
+    parser = captured(wire).events()
     events = (*parser.feed(data), *parser.close())
     return [encoding.decode(event.data) for event in events if b"sage" in event.data]
 

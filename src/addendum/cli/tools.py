@@ -30,12 +30,14 @@ from addendum.log.events import (
     RequestContext,
     RequestHeader,
     ToolCall,
+    ToolLeftOut,
     ToolPolicy,
     TurnStart,
 )
 from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolSchema
 from addendum.tell.figures import number
+from addendum.tell.left_out import left_out
 
 _MONEY = ("cost", "rebinding_cost")
 _PATIENCE = 60.0
@@ -49,7 +51,7 @@ class ToolState(Struct, frozen=True):
         name: Its name.
         state: `active` (the model calls it by its name), `deferred` (it can be called, but was
             not told in full: it is flagged so, or stands behind `call_tool` on a dispatch route),
-            `disabled` (refused) or `removed`.
+            `left out` (the endpoint refused its definition), `disabled` (refused) or `removed`.
         server: The server it comes from, by its name's beginning; None for a function tool.
         since_seq: The header from which on it is in this state.
         since_turn: That header's turn.
@@ -139,6 +141,7 @@ def of(
         )
     moment = last if at is None else at
     found = states(log, moment)
+    lost = left_out(log.events[: moment + 1])
     dead = sum(each.weight for each in found if each.dead)
     if as_json:
         print_json(
@@ -148,12 +151,18 @@ def of(
                 "tools": [{**structs.asdict(each), "dead": each.dead} for each in found],
                 "weight": sum(each.weight for each in found),
                 "dead_weight": dead,
+                "left_out": [_lost(each) for each in lost],
             }
         )
     elif not found:
         echo("no tools yet")
     else:
         echo("\n".join(_shown(found, dead)))
+    if not as_json:
+        for each in lost:
+            what = "told in part" if each.partly else "left out"
+            said = f"{line(each.name, 60)} is {what}: {line(each.why, 300)}"
+            echo(wrapped(said, 2))
 
 
 def _shown(found: Sequence[ToolState], dead: int) -> Iterator[str]:
@@ -173,6 +182,17 @@ def _shown(found: Sequence[ToolState], dead: int) -> Iterator[str]:
     whole = sum(each.weight for each in found)
     yield f"about {number(whole)} tokens of definitions are sent"
     yield f"dead weight, removed or never called: {number(dead)}"
+
+
+def _lost(each: ToolLeftOut) -> dict[str, Any]:
+    """Return what `--json` says of a tool that is not offered, or not told in full."""
+    return {
+        "name": each.name,
+        "why": each.why,
+        "server": each.server or None,
+        "route": each.route or None,
+        "partly": each.partly,
+    }
 
 
 def _preview(
@@ -245,9 +265,11 @@ def states(log: SessionLog, at: int) -> list[ToolState]:
         if name in disabled:
             return "disabled"
         own = bound.get(name)
+        dispatched = context is not None and context.projection == "dispatch"
+        if context is not None and active[name].definition() in context.withheld:
+            return "deferred" if dispatched else "left out"
         if own is not None and own.identity() == active[name].identity():
             return "active"
-        dispatched = context is not None and context.projection == "dispatch"
         return "deferred" if dispatched or active[name].defer_loading else "active"
 
     def weight(name: str) -> int:

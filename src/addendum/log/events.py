@@ -38,6 +38,7 @@ server/away               no       a person was told that a server is not there 
 compaction/summary        yes      replaces a span by its summary
 compaction/failed         no       no usable summary came; nothing was replaced (ignorable)
 route/downgrade           no       an endpoint refused tool changes (ignorable)
+tool/left-out             no       a tool is not offered, or told in part, and why (ignorable)
 ========================  =======  ==============================================================
 """
 
@@ -61,6 +62,7 @@ from addendum.log.requests import (
     RequestHeader,
     RequestSent,
     RouteDowngrade,
+    ToolLeftOut,
 )
 from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import (
@@ -428,6 +430,7 @@ EventData: TypeAlias = (
     | CompactionSummary
     | CompactionFailed
     | RouteDowngrade
+    | ToolLeftOut
 )
 
 KINDS: tuple[type[EventData], ...] = get_args(EventData)

@@ -64,6 +64,8 @@ class RequestContext(Logged, frozen=True, tag="request/context"):
         cache_rules: Version of the cache rules.
         rendering: Number of the rendering: anything of ours that decides bytes.
         shows: Media types that the model takes in results.
+        withheld: Definitions that no request holds, by digest (`ToolSchema.definition`): the
+            endpoint refused them.
     """
 
     facts: ClassVar[Facts] = Facts(title="route", surface=False, ignorable=False)
@@ -85,6 +87,7 @@ class RequestContext(Logged, frozen=True, tag="request/context"):
     cache_rules: str = ""
     rendering: int = 1
     shows: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
 
     @property
     def form(self) -> CallForm:
@@ -177,3 +180,27 @@ class RouteDowngrade(Logged, frozen=True, tag="route/downgrade"):
     rejected: tuple[str, ...]
     projection: Projection
     definitions: Definitions = "by-reference"
+
+
+class ToolLeftOut(Logged, frozen=True, tag="tool/left-out"):
+    """A tool is not offered, or the model is not told all of it, and why.
+
+    Attributes:
+        name: The tool: its full name, or its server's own for one that was never offered.
+        why: In one line.
+        server: The server whose list it stands in, if that is why.
+        route: `provider:model` on which it is so; empty where it holds everywhere.
+        endpoint: Address of the endpoint that refused its definition, without credentials.
+        definition: Digest of the definition concerned (`ToolSchema.definition`).
+        partly: Whether it is offered all the same.
+    """
+
+    facts: ClassVar[Facts] = Facts(title="left out", surface=False, ignorable=True)
+
+    name: str
+    why: str
+    server: str = ""
+    route: str = ""
+    endpoint: str = ""
+    definition: str = ""
+    partly: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType, structs
 
 from addendum import encoding
 
@@ -72,6 +72,12 @@ class ToolSchema(Struct, frozen=True, omit_defaults=True):
                 + encoding.canonical(self.parameters)
             )
         return found
+
+    def definition(self) -> str:
+        """Return the digest of what is defined, whether or not it is deferred."""
+        return (
+            structs.replace(self, defer_loading=None) if self.defer_loading else self
+        ).identity()
 
 
 _identities: dict[tuple[str, str, bytes, bool | None], str] = {}

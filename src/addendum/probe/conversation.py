@@ -46,17 +46,6 @@ UNREAD = 64
 
 NAME = "probe_note"
 
-_KEYS: dict[str, dict[What, tuple[bytes, bytes]]] = {
-    "anthropic_messages": {
-        "add": (b'"type":"tool_addition"', b'"type":"%s"'),
-        "remove": (b'"type":"tool_removal"', b'"type":"%s"'),
-        "defer": (b'"defer_loading":', b'"%s":'),
-    },
-    "openai_responses": {"add": (b'"type":"additional_tools"', b'"type":"%s"')},
-    "openai_chat": {"add": (b'{"role":"system","tools":', b'{"role":"system","%s":')},
-}
-"""What tells of a change on a wire, and what stands in its place in the control."""
-
 _INSTRUCTIONS = """\
 Conversation {marker}. Answer every message with one short word. A message of the form \
 `/call NAME JSON` asks you to call the tool NAME with the arguments JSON, once, if you have it; \
@@ -203,7 +192,7 @@ class Talk:
         check = judged(what, first.usage, await self.control(what, sent))
         if what in ("add", "redefine") and _less(before, first.usage, _SHORTEST):
             check = structs.replace(check, verdict="dropped")
-        if what == "remove" and "remove" not in _KEYS.get(self._route.wire, {}):
+        if what == "remove" and "remove" not in wire(self._route.wire).unknowable:
             check = structs.replace(check, verdict="in words")
         kept = self._read(before, first.usage) if self._caches else None
         answers = self._results()[results:]
@@ -224,7 +213,7 @@ class Talk:
         Returns:
             Whether it was accepted, None if there was nothing to replace; and its prompt tokens.
         """
-        keys = _KEYS.get(self._route.wire, {})
+        keys = wire(self._route.wire).unknowable
         key = keys.get(what) or (keys.get("add") if what in ("redefine", "readd") else None)
         request = self._tap.requests[sent]
         at = -1 if key is None else request.body.rfind(key[0])

@@ -29,6 +29,8 @@ from addendum.routes import Beta, Capabilities, Route
 from addendum.routes.data import providers
 from addendum.routes.probed import Facts
 from addendum.routes.resolve import by_reference
+from addendum.routes.wires import wire_data
+from addendum.wire.apis import wire
 
 
 class Form(Struct, frozen=True):
@@ -64,9 +66,10 @@ def forms(route: Route) -> tuple[tuple[str, Capabilities], ...]:
     found = next((each for each in told if each.definitions == "by-value"), None)
     if found is None:
         return (("by-reference", told[0]),) if told else ()
-    if route.wire == "anthropic_messages":
-        return ("by-value", found), ("by-reference", by_reference(found))
-    return (("items" if route.wire == "openai_responses" else "by-value", found),)
+    by_value = (wire(route.wire).by_value, found)
+    if wire_data(route.wire).changes != "blocks":
+        return (by_value,)
+    return by_value, ("by-reference", by_reference(found))
 
 
 async def probe(
@@ -147,7 +150,7 @@ async def _form(route: Route, name: str, has: Capabilities, spending: Spending) 
         again, caches = await _checks(held, spending)
         preamble = bool(again) and again[0].verdict == "taken" and again[0].cache == "kept"
         checks = again if preamble else checks
-    if name == "by-reference" and route.wire == "anthropic_messages":
+    if name == "by-reference" and "defer" in wire(route.wire).unknowable:
         checks = [await _deferred(bare, spending), *checks]
     return Form(name, caches, preamble, tuple(checks))
 

@@ -183,6 +183,8 @@ def cause(
         return "fork", ""
     if any(isinstance(event.data, RouteDowngrade) for event in events):
         return "downgrade", ""
+    if before.context.withheld != after.context.withheld:
+        return "downgrade", "definitions that the endpoint refused"
     if (before.context.projection, after.context.projection) == ("rebind", "dispatch"):
         # The first change that nobody was prepared for brings the dispatcher with it.
         return "head changed", "the dispatcher is bound from here on"
@@ -218,6 +220,9 @@ def cause(
         changed = _redefined(before, after, headers)
         if changed:
             return "redefinition", ", ".join(changed)
+        if after.context.withheld and found.at == "tools":
+            # What came in place of a definition that the endpoint refused, or went for one.
+            return "redefinition", "of what the endpoint refused"
         if after.context.projection == "addition-only":
             return "removal or restore", ""
     return None

@@ -8,10 +8,16 @@ wide a change is, that prefix is found again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from msgspec import Raw
 
 from addendum.log.values import ToolSchema
 from addendum.prompt.blocks import Block, Change, Marks, Native, Result, Text, Use
+from addendum.prompt.wire_facts import takes_mark
+
+TakesMark: TypeAlias = Callable[[str, Raw], bool]
 
 ROOM = 5
 """Positions of a lookback that are left for what a provider counts and we do not.
@@ -97,20 +103,18 @@ class Positions:
         return end - 1
 
 
-_UNMARKED = ("thinking", "redacted_thinking", "reasoning", "server_", "code_execution_", "web_")
+def markable(block: Block, takes_mark: TakesMark = takes_mark) -> bool:
+    """Say whether a block may carry a mark.
 
-
-def markable(block: Block) -> bool:
-    """Say whether a block may carry a mark."""
+    Args:
+        block: The block.
+        takes_mark: Says it of a native item, by its kind and itself.
+    """
     match block:
         case Text():
             return bool(block.text.strip()) and not block.scoped and not block.media
         case Native():
-            raw = bytes(block.raw)
-            if block.kind == "text":
-                return b'"text":""' not in raw
-            # Nor what the provider's own tools called or gave (langchain-ai/langchain#34542).
-            return not block.kind.startswith(_UNMARKED) and b'"caller":{"type":"code' not in raw
+            return takes_mark(block.kind, block.raw)
         case Result() | Use() | Change():
             return True
 
@@ -141,7 +145,9 @@ class _Sequence:
         text_only: bool,
         input_only: bool,
         results: bool,
+        takes_mark: TakesMark,
     ) -> None:
+        self._takes_mark = takes_mark
         self._settled, self._open, self._count = settled, opened, len(settled)
         self._runs, self._text_only, self._input_only = runs, text_only, input_only
         self._results = results
@@ -160,7 +166,9 @@ class _Sequence:
             block = self[index]
             if isinstance(block, Result) and not self._results:
                 continue
-            if markable(block) and not (self._text_only and self._beside_tools(index)):
+            if markable(block, self._takes_mark) and not (
+                self._text_only and self._beside_tools(index)
+            ):
                 return index
         return None
 
@@ -215,6 +223,7 @@ def plan_marks(
     results: bool = True,
     implicit: bool = False,
     fleeting: bool = False,
+    takes_mark: TakesMark = takes_mark,
 ) -> Marks:
     """Plan the marks of one request.
 
@@ -236,11 +245,18 @@ def plan_marks(
             itself.
         fleeting: Whether reasoning leaves with its turn, so that little behind its human message
             can be read again.
+        takes_mark: Says whether a native item may carry a mark, by its kind and itself.
     """
     if not limit:
         return Marks()
     blocks = _Sequence(
-        settled, opened, runs=runs, text_only=text_only, input_only=input_only, results=results
+        settled,
+        opened,
+        runs=runs,
+        text_only=text_only,
+        input_only=input_only,
+        results=results,
+        takes_mark=takes_mark,
     )
     stored = positions.stored_end()
     if implicit:

@@ -61,7 +61,7 @@ class Projector:
         self.facts = facts
         self._history = HistoryFold()
         self._ledger = Ledger()
-        self._telling = Telling(context, string_arguments=facts.string_arguments)
+        self._telling = Telling(context, facts)
         self._told: Told | None = None
         self._told_for: tuple[object, ...] = ()
         self._settled_told: Told | None = None
@@ -139,6 +139,7 @@ class Projector:
             input_only=self.facts.input_marks,
             results=self.facts.result_marks,
             fleeting=fleeting(self.context),
+            takes_mark=self.facts.takes_mark,
         )
         return Prompt(
             self.context,

@@ -8,7 +8,8 @@ the epoch recorded in its `request/context`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -25,10 +26,14 @@ from addendum.log.events import (
 from addendum.log.values import DeveloperText, ToolAddition, ToolSchema
 from addendum.prompt import announcements
 from addendum.prompt.blocks import Block, Change, Key, Text
+from addendum.prompt.wire_facts import SCREENED, WireFacts
 from addendum.tools.dispatcher import CALL_TOOL, CALL_TOOL_TEXT, TOOL_DISPATCHER_NAME
 from addendum.tools.history import ToolHistory, projected
 from addendum.tools.ledger import LedgerUpdate
 from addendum.tools.search import TOOL_SEARCH
+
+NO_FACTS = WireFacts()
+"""A wire that asks for nothing."""
 
 PLACEHOLDER = ToolSchema(
     "deferred_tools_placeholder",
@@ -60,13 +65,70 @@ def plain(tool: ToolSchema) -> ToolSchema:
 
 
 def bound_tools(
-    head: Iterable[ToolSchema], *, string_arguments: bool = False
+    head: Iterable[ToolSchema], context: RequestContext, facts: WireFacts
 ) -> tuple[ToolSchema, ...]:
-    """Return what a dispatch route declares: head's immediate tools, search, dispatcher."""
-    tools = [tool for tool in head if not tool.defer_loading]
-    if all(tool.name != TOOL_SEARCH.name for tool in tools):
-        tools.append(TOOL_SEARCH)
-    return (*tools, CALL_TOOL_TEXT if string_arguments else CALL_TOOL)
+    """Return what a dispatch route declares: head's immediate tools, search, dispatcher.
+
+    Those that the endpoint does not take, or not so many of, are reached as deferred ones are.
+
+    Args:
+        head: Tools of the session's head header.
+        context: What the epoch recorded.
+        facts: What its wire asks for.
+    """
+    tools = [
+        tool
+        for tool in head
+        if not tool.defer_loading
+        and tool.definition() not in context.withheld
+        and (context.rendering < SCREENED or facts.fits(tool))
+    ]
+    search = next((tool for tool in tools if tool.name == TOOL_SEARCH.name), TOOL_SEARCH)
+    if facts.tools and context.rendering >= SCREENED:
+        own = [tool for tool in tools if tool is not search][: max(facts.tools - 2, 0)]
+        tools = [tool for tool in tools if tool is search or tool in own]
+    if search not in tools:
+        tools.append(search)
+    return (*tools, CALL_TOOL_TEXT if facts.string_arguments else CALL_TOOL)
+
+
+def taken_only(
+    head: Sequence[ToolSchema], updates: Sequence[LedgerUpdate], withheld: Collection[str]
+) -> tuple[tuple[ToolSchema, ...], tuple[LedgerUpdate, ...]]:
+    """Return what would be told if definitions that an endpoint refused had never been there.
+
+    A name whose later definition is taken comes with that one; one that lost a taken definition to
+    a refused one goes.
+
+    Args:
+        head: Tools of the session's head header.
+        updates: The ledger's updates.
+        withheld: Digests of the refused definitions.
+    """
+    left_out = {tool.name for tool in head if tool.definition() in withheld}
+    told: list[LedgerUpdate] = []
+    for update in updates:
+        refused = [
+            tool.name
+            for tool in (*update.added, *update.found, *update.redefined)
+            if tool.definition() in withheld
+        ]
+        back = [each for each in update.redefined if each.name in left_out - {*refused}]
+        gone = [each.name for each in update.redefined if each.name in {*refused} - left_out]
+        left_out = (left_out | {*refused}) - {tool.name for tool in back}
+        made = LedgerUpdate(
+            update.seq,
+            update.anchor,
+            (*(tool for tool in update.added if tool.name not in refused), *back),
+            tuple(
+                tool for tool in update.redefined if tool.name not in refused and tool not in back
+            ),
+            (*update.removed, *gone),
+            tuple(tool for tool in update.found if tool.name not in refused),
+        )
+        if made:
+            told.append(made)
+    return tuple(tool for tool in head if tool.definition() not in withheld), tuple(told)
 
 
 def by_history(
@@ -103,7 +165,18 @@ def by_history(
             else:
                 blocks.append(Change(*key, block.tool_name, False))
         updates[event.seq] = tuple(blocks)
+    if context.withheld:
+        refused = {tool.name for tool in tools if tool.definition() in context.withheld}
+        tools = tuple(tool for tool in tools if tool.name not in refused)
+        left = {seq: tuple(_spared(blocks, refused)) for seq, blocks in updates.items()}
+        updates = {seq: blocks for seq, blocks in left.items() if blocks}
     return Told(with_placeholder(context, tools), updates)
+
+
+def _spared(blocks: Iterable[Block], refused: Collection[str]) -> Iterator[Block]:
+    for block in blocks:
+        if not (isinstance(block, Change) and block.name in refused):
+            yield block
 
 
 def with_placeholder(
@@ -270,14 +343,21 @@ class ByDispatch:
 
     Args:
         head: Tools of the session's head header.
-        string_arguments: Whether `call_tool` takes its arguments as a JSON string.
+        context: What the epoch recorded.
+        facts: What its wire asks for.
     """
 
-    def __init__(self, head: Sequence[ToolSchema], *, string_arguments: bool = False) -> None:
-        self.tools = bound_tools(head, string_arguments=string_arguments)
+    def __init__(
+        self, head: Sequence[ToolSchema], context: RequestContext, facts: WireFacts
+    ) -> None:
+        self.tools = bound_tools(head, context, facts)
         self._declared = {tool.name: tool.identity() for tool in self.tools}
         self.bound = frozenset(self._declared)
-        self._offered = {tool.name: tool.identity() for tool in head if not tool.defer_loading}
+        self._offered = {
+            tool.name: tool.identity()
+            for tool in head
+            if not tool.defer_loading and tool.name in self.bound
+        }
         self._announced: dict[str, str] = {}
 
     def take(self, update: LedgerUpdate) -> tuple[Block, ...]:
@@ -337,16 +417,17 @@ class Telling:
 
     Args:
         context: What the epoch recorded.
-        string_arguments: Whether `call_tool` takes its arguments as a JSON string.
+        facts: What its wire asks for.
     """
 
-    def __init__(self, context: RequestContext, *, string_arguments: bool = False) -> None:
+    def __init__(self, context: RequestContext, facts: WireFacts = NO_FACTS) -> None:
         self._context = context
-        self._string_arguments = string_arguments
+        self._facts = facts
         self._head: Sequence[ToolSchema] | None = None
         self._seen: Sequence[LedgerUpdate] = ()
         self._teller: ByValue | ByDispatch | None = None
         self._told = Told((), {})
+        self._taken: tuple[Sequence[object], Sequence[object], Any] = ((), (), None)
 
     def read(self, head: Sequence[ToolSchema], updates: Sequence[LedgerUpdate]) -> Told:
         """Return what is told; the same object while nothing is new.
@@ -355,6 +436,11 @@ class Telling:
             head: Tools of the session's head header.
             updates: The ledger's updates.
         """
+        if self._context.withheld and self._context.projection != "dispatch":
+            if self._taken[0] is not head or self._taken[1] is not updates:
+                taken = taken_only(head, updates, self._context.withheld)
+                self._taken = (head, updates, taken)
+            head, updates = self._taken[2]
         teller, seen = self._teller, self._seen
         if _unique(self._context):
             if self._head is not head or updates is not seen:
@@ -381,7 +467,7 @@ class Telling:
 
     def _begin(self, head: Sequence[ToolSchema]) -> ByValue | ByDispatch:
         if self._context.projection == "dispatch":
-            return ByDispatch(head, string_arguments=self._string_arguments)
+            return ByDispatch(head, self._context, self._facts)
         return ByValue(self._context, head)
 
 

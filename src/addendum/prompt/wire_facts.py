@@ -7,6 +7,11 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw, Struct
 
+from addendum.log.values import ToolSchema
+
+SCREENED = 2
+"""First rendering that keeps to what an endpoint takes of definitions."""
+
 REASONING = frozenset({"thinking", "redacted_thinking", "reasoning"})
 """Kinds of native items that hold reasoning."""
 
@@ -21,6 +26,16 @@ _type_of = msgspec.json.Decoder(_Type)
 def item_type(raw: Raw) -> str:
     """Return the kind of a native item: its `type`, if it has one."""
     return _type_of.decode(raw).type
+
+
+def fits(tool: ToolSchema) -> bool:
+    """Say that a definition can be declared whole."""
+    return True
+
+
+def takes_mark(kind: str, raw: Raw) -> bool:
+    """Say whether a mark may stand on a native item: not on reasoning, nor on an empty text."""
+    return kind not in REASONING and not (kind == "text" and b'"text":""' in bytes(raw))
 
 
 class WireFacts(Struct, frozen=True):
@@ -42,9 +57,13 @@ class WireFacts(Struct, frozen=True):
         bare: Takes reasoning out of a native item that holds more than that: gives another one, an
             empty one where nothing is left, or the same object where there is none. None where
             reasoning is items of its own.
+        takes_mark: Says whether a mark may stand on a native item, by its kind and itself.
+        keyed: Whether every request that may be cached names a cache key.
         kind: Tells the kind of a native item, in the words of `REASONING`, `tool_use` and `text`.
         call_id: Regular expression that a whole call id must match.
         media_apart: Whether files of results stand in a user message behind them.
+        tools: Tools that a request may declare; 0 for any number.
+        fits: Says whether a definition can be declared whole.
         images_count: Whether the cache of the messages is lost with the first image among them,
             and with the last one's going.
     """
@@ -61,7 +80,11 @@ class WireFacts(Struct, frozen=True):
     first_tail_behind: bool = False
     needs_tools: bool = False
     bare: Callable[[Raw], Raw] | None = None
+    takes_mark: Callable[[str, Raw], bool] = takes_mark
+    keyed: bool = False
     kind: Callable[[Raw], str] = item_type
     call_id: str = r"[A-Za-z0-9_-]{1,64}"
     media_apart: bool = False
+    tools: int = 0
+    fits: Callable[[ToolSchema], bool] = fits
     images_count: bool = False

@@ -5,12 +5,15 @@ from __future__ import annotations
 from addendum.routes.choose import (
     MESSAGE_TOOLS,
     SYSTEM_ROLE,
+    TOOLS_REFUSED,
     Lifetime,
     TailChoice,
     ToolChanges,
     choose_projection,
     context,
+    dispatching,
     fields,
+    too_many,
     weaker,
 )
 from addendum.routes.credentials import Secret, credentials
@@ -29,6 +32,7 @@ from addendum.routes.resolve import resolve
 __all__ = [
     "MESSAGE_TOOLS",
     "SYSTEM_ROLE",
+    "TOOLS_REFUSED",
     "Beta",
     "CacheRules",
     "Capabilities",
@@ -42,9 +46,11 @@ __all__ = [
     "context",
     "credentials",
     "describe",
+    "dispatching",
     "fields",
     "is_loopback",
     "load",
     "resolve",
+    "too_many",
     "weaker",
 ]

@@ -29,6 +29,7 @@ from addendum.log.events import RequestContext
 from addendum.log.values import Definitions, Projection, TailMode
 from addendum.routes.model import Capabilities, Route
 from addendum.routes.resolve import DISPATCH, by_reference, unscoped_tail
+from addendum.routes.wires import wire_data
 
 ToolChanges: TypeAlias = Literal["auto", "native", "dispatch", "rebind"]
 TailChoice: TypeAlias = TailMode | Literal["auto"]
@@ -40,6 +41,9 @@ SYSTEM_ROLE = "role:system"
 MESSAGE_TOOLS = "messages.tools"
 """Name, among the fields of a request, of a message that holds `tools` and no `content`."""
 
+TOOLS_REFUSED = "tools:"
+"""In front of a number, among the fields of a request: so many tools were refused."""
+
 
 @checks_arguments
 def choose_projection(
@@ -49,11 +53,14 @@ def choose_projection(
     has_servers: bool = False,
     has_deferred: bool = False,
     tool_dispatch: bool = False,
+    tools: int = 0,
+    rejected: Iterable[str] = (),
 ) -> Projection:
     """Return how tool changes are told on `route`.
 
     `auto` is native where the route's data says so; else dispatch if the configuration can meet a
-    change (or the route was named `+dispatch`); else rebind.
+    change (or the route was named `+dispatch`); else rebind. With more tools than the endpoint
+    takes it is dispatch.
 
     Args:
         route: The route.
@@ -61,12 +68,16 @@ def choose_projection(
         has_servers: Whether MCP servers are configured.
         has_deferred: Whether a configured tool is deferred.
         tool_dispatch: Whether the dispatcher was asked for (B1).
+        tools: How many tools are active.
+        rejected: Fields that the endpoint has refused before.
 
     Raises:
         ConfigurationError: `native` on a route without the capability, or no such choice.
     """
     if tool_changes in ("dispatch", "rebind"):
         return tool_changes
+    if tool_changes == "auto" and too_many(route, tools, rejected):
+        return "dispatch"
     native = route.capabilities.tool_update
     if native is not None:
         return native
@@ -75,6 +86,25 @@ def choose_projection(
     if has_servers or has_deferred or tool_dispatch or DISPATCH in route.facts:
         return "dispatch"
     return "rebind"
+
+
+def too_many(route: Route, tools: int, rejected: Iterable[str] = ()) -> bool:
+    """Say whether an endpoint is known to refuse so many tools.
+
+    Args:
+        route: The route.
+        tools: How many are active.
+        rejected: Fields that the endpoint has refused before.
+    """
+    counts = (each.removeprefix(TOOLS_REFUSED) for each in rejected if TOOLS_REFUSED in each)
+    limit = route.schemas.tools
+    refused = any(each.isdigit() and tools >= int(each) for each in counts)
+    return refused or bool(limit and tools > limit)
+
+
+def dispatching(route: Route, current: RequestContext) -> RequestContext:
+    """Return an epoch like another one that tells tools through the dispatcher."""
+    return _told(route, current, "dispatch", "by-value")
 
 
 @checks_arguments
@@ -132,21 +162,14 @@ def fields(route: Route, current: RequestContext) -> frozenset[str]:
     names one of them is answered with `weaker`.
     """
     names = set(current.betas)
-    native = current.projection in ("in-history", "addition-only")
-    if native and current.wire == "openai_responses":
-        names |= {"additional_tools"}
-    elif native and current.wire == "openai_chat":
-        names |= {MESSAGE_TOOLS}
-    elif native:
-        names |= {"tool_addition", SYSTEM_ROLE, *route.block_betas}
+    if current.projection in ("in-history", "addition-only"):
+        told = wire_data(current.wire).fields
+        names.update(told.always, route.block_betas)
         if current.removals == "block":
-            names |= {"tool_removal", "tool_reference"}
-        if current.definitions == "by-value":
-            names |= {"tool_definition"}
-        else:
-            names |= {"tool_reference", "defer_loading"}
+            names.update(told.removals)
+        names.update(told.by_value if current.definitions == "by-value" else told.by_reference)
         if current.placeholder:
-            names |= {"defer_loading"}
+            names.update(told.placeholder)
     if current.prompt_update:
         names |= {SYSTEM_ROLE}
     if current.tail == "scoped":

@@ -1,7 +1,8 @@
 """Read the TOML files beside this one: providers, and rows of model ids with what they can do.
 
-A row's capabilities are its provider's, then those of the profile it names, then its own; its
-cache rules are its provider's, then its own. The first row that matches a model counts.
+A row's capabilities are its provider's, then those of the profile it names, then its own. Its cache
+rules, and what it takes of a tool's definition, are its wire's, then its provider's, then its own.
+The first row that matches a model counts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from addendum.checked import checks_arguments, nearest, words
 from addendum.errors import ConfigurationError
@@ -31,6 +32,8 @@ from addendum.routes.model import (
     Wire,
     untold,
 )
+from addendum.routes.schemas import SchemaRules
+from addendum.routes.wires import wire_data, wires
 
 FILES = ("providers.toml", "clouds.toml", "gateways.toml", "compatible.toml")
 """Files of this release, in the order in which their providers are listed."""
@@ -54,6 +57,7 @@ class ModelRow(Struct, frozen=True):
         pattern: Matches every id that belongs here, dated and suffixed ones included.
         capabilities: What they can be told.
         cache: How they are cached.
+        schemas: What the endpoint takes of a tool's definition.
         max_tokens: Output limit where the caller sets none.
         window: Tokens of prompt and output together that it surely takes; 0 if that is not known.
         source: Where the facts come from.
@@ -65,6 +69,7 @@ class ModelRow(Struct, frozen=True):
     pattern: re.Pattern[str]
     capabilities: Capabilities
     cache: CacheRules
+    schemas: SchemaRules
     max_tokens: int | None
     window: int
     source: str
@@ -96,6 +101,7 @@ class _RowEntry(Struct, frozen=True, forbid_unknown_fields=True):
     profile: str = ""
     capabilities: dict[str, Any] = {}
     cache: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
     max_tokens: _Tokens | None = None
     window: Count | None = None
     source: str | None = None
@@ -114,6 +120,7 @@ class _ProviderEntry(Struct, frozen=True, forbid_unknown_fields=True):
     cache: dict[str, Any]
     model: tuple[_RowEntry, ...]
     capabilities: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
     profile: dict[str, dict[str, Any]] = {}
     prefix: str = ""
     suffix: str = ""
@@ -174,6 +181,8 @@ def _wrong(why: str) -> ConfigurationError:
 
 
 def _provider(entry: _ProviderEntry) -> Provider:
+    if entry.wire not in wires():
+        raise _wrong(f"{entry.name} has no wire {entry.wire!r}; there are {', '.join(wires())}")
     return Provider(
         name=entry.name,
         wire=entry.wire,
@@ -199,19 +208,25 @@ def _row(provider: _ProviderEntry, row: _RowEntry) -> ModelRow:
     has = msgspec.convert(provider.capabilities | profile | row.capabilities, Capabilities)
     if why := untold(provider.wire, has.tool_update, has.definitions, has.removals):
         raise _wrong(f"{provider.name}: {why}")
-    # Not every gateway of this wire that takes marks takes them on results.
-    unsaid = {"mark_roles": ["system", "user"]} if provider.wire == "openai_chat" else {}
+    wire = wire_data(provider.wire)
+    schemas = structs.asdict(wire.schemas) | provider.schemas | row.schemas
     return ModelRow(
         models=row.models,
         pattern=re.compile("|".join(patterns)),
         capabilities=has,
-        cache=msgspec.convert(unsaid | provider.cache | row.cache, CacheRules),
+        cache=msgspec.convert(wire.cache | provider.cache | row.cache, CacheRules),
+        schemas=_pattern_checked(msgspec.convert(schemas, SchemaRules)),
         max_tokens=row.max_tokens or provider.max_tokens,
         window=provider.window if row.window is None else row.window,
         source=row.source or provider.source,
         checked=row.checked or provider.checked,
         certainty=row.certainty or provider.certainty,
     )
+
+
+def _pattern_checked(rules: SchemaRules) -> SchemaRules:
+    re.compile(rules.keys)
+    return rules
 
 
 def providers() -> Mapping[str, Provider]:

@@ -11,6 +11,7 @@ from addendum.routes.data import ModelRow, Provider, providers
 from addendum.routes.model import CacheRules, Capabilities
 from addendum.routes.probed import overlaid, read
 from addendum.routes.resolve import DISPATCH, near, resolve
+from addendum.routes.schemas import SchemaRules
 
 
 def describe(name: str | None = None) -> list[dict[str, Any]]:
@@ -23,7 +24,8 @@ def describe(name: str | None = None) -> list[dict[str, Any]]:
         Entries with the keys `route` (a route of the row by name), `wire`, `models` (known ids,
         or the pattern where there are none), `tool_update`, `definitions`, `removals`, `readd`,
         `redefine` (these four mean nothing where `tool_update` is None), `cache` (the rules),
-        `source`, `checked`, `certainty` and `forms` (what the route also takes, as `+FACT`).
+        `schemas` (what it takes of a tool's definition), `source`, `checked`, `certainty` and
+        `forms` (what the route also takes, as `+FACT`).
 
     Raises:
         UnknownRoute: No such provider or route.
@@ -45,6 +47,7 @@ def describe(name: str | None = None) -> list[dict[str, Any]]:
             [route.model],
             route.capabilities,
             route.cache,
+            route.schemas,
             (route.source, route.checked, route.certainty),
         )
     ]
@@ -59,6 +62,7 @@ def _row(provider: Provider, row: ModelRow) -> dict[str, Any]:
         models,
         row.capabilities,
         row.cache,
+        row.schemas,
         (row.source, row.checked, row.certainty),
     )
 
@@ -69,6 +73,7 @@ def _entry(
     models: list[str],
     has: Capabilities,
     cache: CacheRules,
+    schemas: SchemaRules,
     evidence: tuple[str, str, str],
 ) -> dict[str, Any]:
     source, checked, certainty = evidence
@@ -82,6 +87,7 @@ def _entry(
         "readd": has.readd,
         "redefine": has.redefine,
         "cache": structs.asdict(cache),
+        "schemas": structs.asdict(schemas),
         "source": source,
         "checked": checked,
         "certainty": certainty,

@@ -16,10 +16,12 @@ from msgspec import Meta, Struct
 
 from addendum.errors import ConfigurationError
 from addendum.log.values import Definitions, TailMode
+from addendum.routes.schemas import SchemaRules
+from addendum.routes.wires import wire_data
 
-Wire: TypeAlias = Literal[
-    "anthropic_messages", "openai_chat", "openai_responses", "bedrock_converse", "gemini"
-]
+Wire: TypeAlias = str
+"""Name of a wire API (`addendum.routes.wires`)."""
+
 _SECONDS = {"5m": 300, "1h": 3600}
 ToolUpdate: TypeAlias = Literal["addition-only", "in-history"]
 Removals: TypeAlias = Literal["block", "omit", "text"]
@@ -154,10 +156,14 @@ def untold(
         update: How tool changes are told natively, or None: the others mean nothing then.
         definitions: How additions are told.
         removals: How removals are told.
+
+    Raises:
+        ConfigurationError: There is no such wire.
     """
-    if update is None or wire == "anthropic_messages":
+    changes = wire_data(wire).changes
+    if update is None or changes == "blocks":
         return ""
-    if wire not in ("openai_chat", "openai_responses"):
+    if changes == "none":
         return f"the wire {wire} cannot be told of tool changes natively"
     if update != "addition-only" or definitions != "by-value" or removals == "block":
         return f"the wire {wire} takes additions by-value only, and no removals as blocks"
@@ -244,6 +250,7 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True):
         endpoint: Where it is.
         capabilities: What it can be told.
         cache: How it caches.
+        schemas: What it takes of a tool's definition.
         max_tokens: Output limit where the caller sets none; None leaves the field out.
         max_tokens_field: Name of that field on the wire.
         window: Tokens of prompt and output together that the model surely takes; 0 if that is not
@@ -269,6 +276,7 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True):
     checked: str
     certainty: Certainty
     facts: tuple[str, ...] = ()
+    schemas: SchemaRules = SchemaRules()
     max_tokens: int | None = None
     max_tokens_field: str = "max_tokens"
     window: int = 0

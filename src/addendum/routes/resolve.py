@@ -90,6 +90,7 @@ def resolve(
         endpoint=endpoint,
         capabilities=capabilities,
         cache=row.cache,
+        schemas=row.schemas,
         max_tokens=row.max_tokens,
         max_tokens_field=provider.max_tokens_field,
         window=row.window,

@@ -32,6 +32,7 @@ from addendum.log.events import (
     StepStart,
     SystemMessage,
     ToolCall,
+    ToolLeftOut,
     ToolPolicy,
     ToolResult,
     ToolSwitch,
@@ -247,6 +248,9 @@ def describe(event: Event, words: Words, before: RequestHeader | None = None) ->
             names = ", ".join(rejected)
             text = words("turn.downgrade", route=route, fields=names, projection=projection)
             return telling("downgrade", text, "warn", note=text)
+        case ToolLeftOut(name=name, why=why, partly=partly):
+            text = words("turn.left_out_partly" if partly else "turn.left_out", name=name, why=why)
+            return telling("left", text, "warn", note=text, searched=f"{data.server} {data.route}")
         case _:
             assert_never(data)
 

@@ -150,9 +150,7 @@ def unrecorded(name: str) -> KnownTool | None:
 
 def definition(tool: ToolSchema) -> str:
     """Return the digest of a definition; whether it is deferred does not count."""
-    if tool.defer_loading:
-        tool = msgspec.structs.replace(tool, defer_loading=None)
-    return tool.identity()
+    return tool.definition()
 
 
 def terms(tool: ToolSchema, server: str | None, hints: Hints) -> str:

@@ -10,11 +10,10 @@ dropped, with a note in `ServerState.notes`, by these rules:
 ===============  ==================================================================
 name             text of 1 to 128 printable characters; of equal names the first counts
 description      text or absent; lone surrogates become U+FFFD
-parameters       a JSON object of type "object" (a missing type is filled in), at most
-                 200 levels deep, finite numbers only; surrogates as above. A schema of draft
-                 2020-12 that refers to nothing outside itself. Of `oneOf`, `anyOf`, `allOf`,
-                 `enum` and `not` at its top, which providers refuse, the tool is relieved with a
-                 note; its server checks the arguments itself
+parameters       a JSON object of type "object" (a missing type is filled in; null is an
+                 empty one), at most 200 levels deep, finite numbers only; surrogates as above.
+                 A schema of draft 2020-12 that refers to nothing outside itself, once slips
+                 are mended that lose nothing (`schema_slips`)
 annotations      the protocol's five fields where they have the right type
 size             at most 256 KiB a tool; 10,000 tools and 4 MiB a list
 ===============  ==================================================================
@@ -42,7 +41,8 @@ from addendum.encoding import MAX_DEPTH, canonical, clean, digest, encode
 from addendum.errors import ConfigurationError, ContentError
 from addendum.log.values import Media
 from addendum.masking import masked, secrets_in
-from addendum.tools.validation import SchemaUnusable, Validator
+from addendum.tools.schema_slips import in_this_draft
+from addendum.tools.validation import SchemaUnusable, Validator, is_schema
 
 MAX_TOOLS = 10_000
 """Tools that one server may list."""
@@ -52,9 +52,6 @@ MAX_LIST_BYTES = 4 * 1024 * 1024
 
 MAX_TOOL_BYTES = 256 * 1024
 """Bytes (UTF-8) of one tool's name, description and schema."""
-
-NOT_AT_TOP = ("oneOf", "anyOf", "allOf", "enum", "not")
-"""Keywords that Anthropic and OpenAI refuse at the top of a parameter schema."""
 
 MAX_NAME = 128
 """Characters of a tool's name (the limit in the MCP specification, 2025-11-25, server/tools)."""
@@ -208,7 +205,7 @@ class ServerState(msgspec.Struct, frozen=True):
         tools: The last settled list, sorted by name. A lost connection does not change it.
         instructions: The server's own text of the same moment.
         error: One line on what is wrong, or None.
-        notes: One line for each tool of the list that was dropped or relieved of a keyword.
+        notes: One line for each tool of the list that was dropped.
         revision: Grows by one with each settled difference of tools or instructions; 0 means
             that no list has settled yet.
     """
@@ -350,26 +347,39 @@ def screen_tool(raw: object) -> dict[str, Any]:
         if not isinstance(description, str):
             raise ContentError(f"{shown}: the description is no text")
         good["description"] = clean(description)
-    schema = entry.get("inputSchema")
-    if not isinstance(schema, dict) or cast("Any", schema).get("type", "object") != "object":
+    schema: Any = entry.get("inputSchema", "")
+    schema = {} if schema is None else schema
+    if not isinstance(schema, dict):
         raise ContentError(f"{shown}: the parameters are no JSON schema of an object")
     try:
         checked = checked_json(cast("dict[str, Any]", schema))
+        if len(encode([good, checked])) > MAX_TOOL_BYTES:
+            raise ContentError(f"the definition has more than {MAX_TOOL_BYTES:,} bytes")
+        good["inputSchema"] = _usable(checked)
     except ContentError as error:
         raise ContentError(f"{shown}: {error}") from None
-    if len(encode([good, checked])) > MAX_TOOL_BYTES:
-        raise ContentError(f"{shown}: the definition has more than {MAX_TOOL_BYTES:,} bytes")
-    schema = {key: part for key, part in checked.items() if key not in NOT_AT_TOP}
+    if isinstance(entry.get("annotations"), dict):
+        good["annotations"] = _annotations(cast("dict[str, Any]", entry["annotations"]))
+    return good
+
+
+def _usable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema of an object that says what it means in draft 2020-12; itself if it does.
+
+    Raises:
+        ContentError: It cannot be used.
+    """
+    if schema.get("type", "object") != "object" or not is_schema(schema):
+        schema = cast("dict[str, Any]", in_this_draft(schema))
+    if schema.get("type", "object") != "object":
+        raise ContentError("the parameters are no JSON schema of an object")
     schema = schema if "type" in schema else {"type": "object", **schema}
     try:
         # Providers read every schema by this draft, whatever it says of itself.
         Validator(encode({key: part for key, part in schema.items() if key != "$schema"}))
     except SchemaUnusable as error:
-        raise ContentError(f"{shown}: the parameters are no usable schema ({error})") from None
-    good["inputSchema"] = schema
-    if isinstance(entry.get("annotations"), dict):
-        good["annotations"] = _annotations(cast("dict[str, Any]", entry["annotations"]))
-    return good
+        raise ContentError(f"the parameters are no usable schema ({error})") from None
+    return schema
 
 
 def _annotations(raw: dict[str, Any]) -> dict[str, Any]:

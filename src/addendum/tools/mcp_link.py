@@ -24,7 +24,6 @@ from addendum.errors import ContentError, leaves
 from addendum.tools.mcp import (
     MAX_LIST_BYTES,
     MAX_TOOLS,
-    NOT_AT_TOP,
     CallOutcome,
     Listing,
     RemoteTool,
@@ -293,15 +292,7 @@ class Link:
                 self._good.append(screen_tool(entry))
             except ContentError as error:
                 self._notes.append(str(error))
-            else:
-                self._relieved(cast("dict[str, Any]", entry))
         return [entry for entry in self._good if _has_headers(entry)]
-
-    def _relieved(self, entry: dict[str, Any]) -> None:
-        found = [keyword for keyword in NOT_AT_TOP if keyword in entry["inputSchema"]]
-        if found:
-            name = one_line(entry["name"], 80)
-            self._notes.append(f"{name}: {', '.join(found)} at the top of its schema is left out")
 
     async def call(
         self, tool: str, arguments: dict[str, Any], report: Report | None = None

@@ -34,7 +34,16 @@ from addendum.tools.mcp_pool import Connection, ServerPool
 from addendum.tools.names import check_function_names, model_name, namer
 from addendum.tools.resources import resource_run
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
-from addendum.tools.servers import Outcome, Run, Same, Server, absent, remote, remote_by_name
+from addendum.tools.servers import (
+    Outcome,
+    Run,
+    Same,
+    Server,
+    absent,
+    as_logged,
+    remote,
+    remote_by_name,
+)
 
 AnyTool: TypeAlias = FunctionTool[..., Any]
 """A function tool of any signature."""
@@ -83,6 +92,7 @@ class Registry:
         self._held: Mapping[str, ToolSchema] = {}
         self._held_records: Mapping[str, KnownTool] = {}
         self._known: Mapping[str, KnownTool] = {}
+        self._logged: Mapping[str, ToolSchema] = {}
         self._active: tuple[ToolSchema, ...] = ()
         self._snapshot: Snapshot | None = None
 
@@ -123,6 +133,10 @@ class Registry:
         """
         found = {server.spec.name: server.trouble() for server in self._on()}
         return {name: wrong for name, wrong in found.items() if wrong is not None}
+
+    def dropped(self) -> tuple[tuple[str, str], ...]:
+        """Return what servers list that cannot be offered, and why: by server, once for a list."""
+        return tuple((server.spec.name, note) for server in self._on() for note in server.dropped())
 
     def bind_search(self, run: Run) -> None:
         """Say what runs `tool_search`; from then on it is an active tool."""
@@ -213,6 +227,7 @@ class Registry:
         self._known = dict(known)
         for server in self._servers.values():
             server.told = away.get(server.spec.name, "")
+        self._logged = {tool.name: tool for tool in tools}
         for name in on:
             server = self._servers.get(name)
             if server is None:
@@ -465,7 +480,11 @@ class Registry:
                 schema = ToolSchema(name, tool.description, tool.parameters, flag)
                 run = remote(server, self._connect, tool.name, self._same(schema, tool.annotations))
                 entries[name] = Entry(
-                    schema, run, server.spec.name, annotations=tool.annotations, own=tool.name
+                    as_logged(schema, self._logged.get(name)),
+                    run,
+                    server.spec.name,
+                    annotations=tool.annotations,
+                    own=tool.name,
                 )
         if server.instructions and (server.known or server.restored):
             instructions[server.spec.name] = server.instructions
@@ -480,6 +499,7 @@ class Registry:
                 kept = hints_in(annotations) if record is None else hints_known(record)
                 return kept.stricter(hints_in(tool.annotations)) == kept
             listed = ToolSchema(schema.name, tool.description, tool.parameters)
+            listed = as_logged(listed, schema)
             return definition(listed) == definition(schema) and (
                 hints_in(tool.annotations) == hints_in(annotations)
             )

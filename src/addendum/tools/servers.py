@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
+from addendum import encoding
 from addendum.log.values import Media, ToolSchema
 from addendum.tools.functions import ToolContext
 from addendum.tools.mcp import RemoteTool, ServerSpec, ServerState
@@ -30,6 +32,9 @@ class Outcome(Struct, frozen=True):
     media: tuple[Media, ...] = ()
 
 
+_ONCE_LEFT_OUT = ("oneOf", "anyOf", "allOf", "enum", "not")
+"""Keywords that the first releases left out at the top of a server's schemas."""
+
 Run = Callable[[bytes, ToolContext, float], Awaitable[Outcome]]
 """Arguments (JSON object), context, seconds allowed."""
 
@@ -50,6 +55,7 @@ class Server:
         unlisted: Whether it was on in a log that has none of its tools.
         unpinned: Whether its list is newer than what the store has of it.
         pin_damaged: Whether the store's pin of it cannot be read.
+        noted: Notes of its list that were told.
         told: What a person was told of its not being there; empty while it is.
     """
 
@@ -66,6 +72,7 @@ class Server:
         self.unlisted = False
         self.unpinned = False
         self.pin_damaged = False
+        self.noted: tuple[str, ...] = ()
         self.told = ""
 
     def trouble(self) -> str | None:
@@ -80,6 +87,14 @@ class Server:
                 wrong = "has not listed its tools yet"
         told, self.told = self.told, wrong
         return None if wrong == told else wrong
+
+    def dropped(self) -> tuple[str, ...]:
+        """Return a note for each tool of its list that was dropped; nothing if it was told."""
+        state = None if self.connection is None else self.connection.state
+        if state is None or state.notes == self.noted:
+            return ()
+        self.noted = state.notes
+        return state.notes
 
     def adopt(self, state: ServerState) -> bool:
         """Take over a settled list that is newer; say whether anything was taken."""
@@ -97,6 +112,27 @@ class Server:
         self.restored, self.unlisted = other.restored, other.unlisted
         self.revision, self.awaited = other.revision, other.awaited
         self.names = dict(other.names)
+
+
+def as_logged(schema: ToolSchema, logged: ToolSchema | None) -> ToolSchema:
+    """Return a server's tool as a log has it, if that is what an earlier release made of it.
+
+    The first ones left out what no provider takes at the top of a schema. A session that was begun
+    so goes on so: its tool was not defined anew.
+
+    Args:
+        schema: The tool as its server lists it.
+        logged: As the log's latest header has it; None if it does not.
+    """
+    if logged is None or logged.definition() == schema.definition():
+        return schema
+    listed: Any = encoding.decode(bytes(schema.parameters))
+    left = {name: part for name, part in listed.items() if name not in _ONCE_LEFT_OUT}
+    if len(left) == len(listed):
+        return schema
+    once = msgspec.structs.replace(schema, parameters=Raw(encoding.encode(left)))
+    same = once.definition() == logged.definition()
+    return msgspec.structs.replace(schema, parameters=logged.parameters) if same else schema
 
 
 Connect: TypeAlias = Callable[[Server], Awaitable[Connection]]

@@ -25,8 +25,17 @@ from addendum import encoding
 from addendum.errors import ContentError
 from addendum.tools.coercion import coerce, pointer
 from addendum.tools.references import Json, References, Schema, SchemaUnusable, inner_base
+from addendum.tools.schema_slips import in_this_draft, mended
 
-__all__ = ["Checked", "Problem", "SchemaUnusable", "Validator", "coerce", "validator_for"]
+__all__ = [
+    "Checked",
+    "Problem",
+    "SchemaUnusable",
+    "Validator",
+    "coerce",
+    "is_schema",
+    "validator_for",
+]
 
 MAX_PROBLEMS = 10
 """Problems that one check reports."""
@@ -91,7 +100,7 @@ class Validator:
     __slots__ = ("_compiled", "_patterns", "_references", "_schema")
 
     def __init__(self, parameters: bytes) -> None:
-        """Compile a schema.
+        """Compile a schema; one that cannot be compiled is read as it was meant.
 
         Args:
             parameters: JSON text; empty, `null`, `true` and `{}` accept any object.
@@ -111,9 +120,17 @@ class Validator:
             raise SchemaUnusable(str(error)) from error
         if not isinstance(schema, dict | bool):
             raise SchemaUnusable("the schema is neither an object nor a boolean")
-        self._schema = cast("Schema | bool", schema)
+        # OpenAPI's word, which no draft knows.
+        self._schema = mended(schema) if b'"nullable"' in parameters else schema
         self._references = References(self._schema)
-        self._compiled = _compile(self._schema)
+        try:
+            self._compiled = _compile(self._schema)
+        except SchemaUnusable:
+            meant = in_this_draft(self._schema)
+            if meant is self._schema:
+                raise
+            self._schema, self._references = meant, References(meant)
+            self._compiled = _compile(meant)
 
     def validate(self, arguments: bytes | str | Json) -> tuple[Problem, ...]:
         """Return what is wrong with arguments, at most `MAX_PROBLEMS`.
@@ -210,6 +227,13 @@ class Validator:
             return (Problem("", "do not match the schema, and are too large to say where"),)
         problems = {found for error in compiled.iter_errors(value) for found in _problems(error)}
         return tuple(sorted(problems, key=lambda found: (found.path, found.reason))[:MAX_PROBLEMS])
+
+
+def is_schema(schema: Json) -> bool:
+    """Say whether a value is a schema of draft 2020-12, whatever draft it names."""
+    if isinstance(schema, dict):
+        schema = {k: part for k, part in cast("Schema", schema).items() if k != "$schema"}
+    return jsonschema_rs.meta.is_valid(schema)
 
 
 def validator_for(parameters: Raw | bytes) -> Validator:

@@ -11,9 +11,11 @@ from addendum.agent.preview import shown_only, unknown_tool
 from addendum.agent.switch_cost import SwitchCost, switch_cost
 from addendum.cache.compare import BYTES_A_TOKEN
 from addendum.errors import AddendumError, ContentError
+from addendum.log.events import ToolLeftOut
 from addendum.log.store import Store
 from addendum.log.values import ToolSchema
 from addendum.tell.figures import money
+from addendum.tell.left_out import left_out
 from addendum.tell.words import Words
 from addendum.tools.catalogue import KIND, decode_pin
 from addendum.tools.mcp import ServerSpec
@@ -24,6 +26,9 @@ from addendum.viewer.text import visible
 
 SHOWN = 200
 """Tools of one server that the panel lists; the rest is a number. Many servers share twice that."""
+
+LOST = 20
+"""Tools that are not offered, or not in full, that are told of one server."""
 
 MAX_LOG = 20_000
 """Events of a session up to which the cost of a switch is told: it costs a copy of the log."""
@@ -58,6 +63,7 @@ class Group(Struct, frozen=True):
         tokens: What they weigh together, estimated.
         cost: What switching it costs, in words; empty where it cannot be told.
         free: Whether that is nothing.
+        left_out: What it has that is not offered, or not told in full, and why: a line each.
     """
 
     name: str | None
@@ -69,6 +75,7 @@ class Group(Struct, frozen=True):
     tokens: int
     cost: str = ""
     free: bool = False
+    left_out: tuple[str, ...] = ()
 
 
 def weight(tool: ToolSchema) -> int:
@@ -96,9 +103,12 @@ async def groups(room: Room, store: Store, words: Words) -> list[Group]:
     for entry in snapshot.entries.values():
         by_server.setdefault(entry.server, []).append(entry.schema)
     refused = frozenset(session.disabled)
+    lost = left_out(session.log.events)
     found: list[Group] = []
     if own := by_server.get(None, []):
-        found.append(_group(None, True, "", "", own, refused, limit))
+        names = {tool.name for tool in own}
+        said = _left_out([each for each in lost if each.name in names], words)
+        found.append(_group(None, True, "", "", own, refused, limit, left_out=said))
     for spec in session.agent.servers:
         name = spec.name
         on = session.tools.on(name)
@@ -116,7 +126,24 @@ async def groups(room: Room, store: Store, words: Words) -> list[Group]:
         if was_on != on:
             cost, free = "", False
         error = state.error or ""
-        found.append(_group(name, on, status, error, listed, refused, limit, cost=cost, free=free))
+        names = {tool.name for tool in listed or ()}
+        said = _left_out(
+            [each for each in lost if on and (each.server == name or each.name in names)], words
+        )
+        found.append(
+            _group(
+                name,
+                on,
+                status,
+                error,
+                listed,
+                refused,
+                limit,
+                cost=cost,
+                free=free,
+                left_out=said,
+            )
+        )
     return found
 
 
@@ -131,6 +158,7 @@ def _group(
     *,
     cost: str = "",
     free: bool = False,
+    left_out: tuple[str, ...] = (),
 ) -> Group:
     shown = tuple(
         Tool(each.name, each.description, weight(each), each.name in refused)
@@ -138,7 +166,19 @@ def _group(
     )
     total = sum(map(weight, tools or ()))
     count = None if tools is None else len(tools)
-    return Group(name, on, status, visible(error), shown, count, total, cost, free)
+    return Group(name, on, status, visible(error), shown, count, total, cost, free, left_out)
+
+
+def _left_out(found: Sequence[ToolLeftOut], words: Words) -> tuple[str, ...]:
+    """Return a line for each tool that is not offered, or not told in full; a few of them."""
+    return tuple(
+        words(
+            "turn.left_out_partly" if each.partly else "turn.left_out",
+            name=visible(each.name),
+            why=visible(each.why),
+        )
+        for each in found[:LOST]
+    )
 
 
 async def _pinned(spec: ServerSpec, snapshot: Snapshot, store: Store) -> list[ToolSchema] | None:

@@ -32,6 +32,10 @@ class Declarations:
         self._known: dict[tuple[str, str, bytes, bool | None], bytes] = {}
         self._size = 0
 
+    def one(self, tool: ToolSchema) -> bytes:
+        """Return one encoded definition, without keeping it."""
+        return self._encode(tool)
+
     def __call__(self, tools: Iterable[ToolSchema]) -> tuple[list[bytes], int]:
         """Return the encoded declarations in order, and how many were not known."""
         entries: list[bytes] = []

@@ -25,6 +25,11 @@ Json: TypeAlias = dict[str, Any]
 Kind: TypeAlias = Literal["tool", "system", "message"]
 Mark: TypeAlias = Literal["5m", "1h", "explicit"]
 
+ADDRESS = 3
+LOOKS = 2
+MAYBE = 1
+"""How well a captured request fits a wire; see `addendum.wire.captured`."""
+
 _MARKS = ("cache_control", "prompt_cache_breakpoint")
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 

@@ -1,61 +1,90 @@
 """Anthropic Messages: from the prompt to body bytes.
 
-A block is encoded once; a mark is spliced into its bytes. The settled part is kept as ready
-pieces, so a request is one join around what is new.
-
 Shapes: Claude docs "Mid-conversation system messages and tool changes", "Prompt caching"
 (2026-09-26).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, assert_never, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from addendum import encoding
 from addendum.log.events import RequestContext
 from addendum.log.values import Config, Media, ToolSchema
-from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
-from addendum.prompt.projector import WireFacts
+from addendum.prompt.blocks import Block, Change, Native, Prompt, Result, Text, Use
+from addendum.prompt.wire_facts import WireFacts
+from addendum.routes.schemas import SchemaRules
 from addendum.wire.arguments import as_object
-from addendum.wire.pieces import Declarations, Edit, Pieces
+from addendum.wire.definitions import NO_RULES, declarations
+from addendum.wire.pieces import Declarations
+from addendum.wire.rendered import Group, Rendered, spliced, within
+from addendum.wire.schemas import UNIONS
 
-WIRE = "anthropic_messages"
+FLAG_HEADER = "anthropic-beta"
 
-FACTS = WireFacts(waits=False, string_arguments=False, marks=4, images_count=True)
+UNKNOWABLE = {
+    "add": (b'"type":"tool_addition"', b'"type":"%s"'),
+    "remove": (b'"type":"tool_removal"', b'"type":"%s"'),
+    "defer": (b'"defer_loading":', b'"%s":'),
+}
+
+_UNMARKED = ("thinking", "redacted_thinking", "reasoning", "server_", "code_execution_", "web_")
+
+
+def takes_mark(kind: str, raw: Raw) -> bool:
+    """Say whether a mark may stand on a block of an answer.
+
+    Not on reasoning or an empty text, nor on what the provider's own tools called or gave
+    (langchain-ai/langchain#34542).
+    """
+    if kind == "text":
+        return b'"text":""' not in bytes(raw)
+    return not kind.startswith(_UNMARKED) and b'"caller":{"type":"code' not in bytes(raw)
+
+
+FACTS = WireFacts(
+    waits=False, string_arguments=False, marks=4, images_count=True, takes_mark=takes_mark
+)
 
 DEFAULT_MAX_TOKENS = 8_192
 
-Group = tuple[str, int, str]
+_fields = msgspec.json.Decoder(dict[str, Raw])
+
+_Group = tuple[str, int, str]
 """What keeps blocks in one message: the role, and for system messages what they come from."""
 
-_USER: Group = ("user", 0, "")
-_ASSISTANT: Group = ("assistant", 0, "")
+_USER: _Group = ("user", 0, "")
+_ASSISTANT: _Group = ("assistant", 0, "")
 
 
 class Renderer:
-    """Renders the requests of one session; keeps encoded blocks of the current chain.
-
-    Attributes:
-        encoded: Blocks, prompt texts and declarations encoded so far; for tests that count them.
-            Items sent back as they came are not.
+    """Renders the requests of one session.
 
     Args:
         version: Version that the body names, where the address names the model; else empty.
+        schemas: What the endpoint takes of a tool's definition.
+        rendering: Number of the rendering.
     """
 
-    def __init__(self, *, version: str = "") -> None:
-        self.encoded = 0
+    def __init__(
+        self,
+        *,
+        version: str = "",
+        schemas: SchemaRules = NO_RULES,
+        rendering: int = 1,
+    ) -> None:
         self._version = version
-        self._chain = -1
-        self._pieces = Pieces()
-        self._last: Group | None = None
-        self._open: dict[Key, bytes] = {}
-        self._tools: tuple[tuple[ToolSchema, ...], list[bytes], int] | None = None
-        self._system: tuple[tuple[Text, ...], list[bytes]] = ((), [])
-        self._tail: tuple[Text, bytes] | None = None
+        declare = declarations(_declaration, schemas, rendering, UNIONS)
+        self._rendered = Rendered(_Blocks(declare), declare)
+
+    @property
+    def encoded(self) -> int:
+        """What was encoded so far; see `Rendered`."""
+        return self._rendered.encoded
 
     def body(self, prompt: Prompt, config: Config, *, stream: bool = True) -> bytes:
         """Return the request body.
@@ -69,88 +98,59 @@ class Renderer:
             UnsupportedContent: The prompt holds what this wire cannot say.
         """
         mark = _mark(prompt.context)
-        parts = [
-            _settings(config, stream, self._version),
-            b',"tools":[',
-            self._declare(prompt, mark),
-            b"]",
-        ]
-        if not prompt.tools:
-            parts = parts[:1]
+        parts = [_settings(config, stream, self._version)]
+        if prompt.tools:
+            front, rest = self._rendered.tools(prompt.tools)
+            if prompt.marks.tools and front:
+                front = spliced(front, mark)
+            parts += [b',"tools":[', front, rest, b"]"]
         if prompt.system:
-            parts.append(b',"system":[' + self._prompt_text(prompt, mark) + b"]")
-        parts.append(b',"messages":[')
-        parts.extend(self._messages(prompt, mark))
-        parts.append(b"]}]}" if prompt.count or prompt.open or prompt.tail else b"]}")
+            texts = self._rendered.prompt(prompt.system)
+            for index in prompt.marks.system:
+                texts[index] = spliced(texts[index], mark)
+            parts += [b',"system":[', b",".join(texts), b"]"]
+        messages, last = self._rendered.messages(prompt, mark)
+        parts += [b',"messages":[', *messages, b"]}" if last is None else b"]}]}"]
         return b"".join(parts)
 
-    def _declare(self, prompt: Prompt, mark: bytes) -> bytes:
-        if self._tools is None or self._tools[0] is not prompt.tools:
-            entries, fresh = _declarations(prompt.tools)
-            self.encoded += fresh
-            immediate = [place for place, tool in enumerate(prompt.tools) if not tool.defer_loading]
-            self._tools = (prompt.tools, entries, immediate[-1] if immediate else -1)
-        _, entries, last = self._tools
-        if prompt.marks.tools and last >= 0:
-            entries = [*entries]
-            entries[last] = _marked(entries[last], mark)
-        return b",".join(entries)
 
-    def _prompt_text(self, prompt: Prompt, mark: bytes) -> bytes:
-        if self._system[0] is not prompt.system:
-            self.encoded += len(prompt.system)
-            self._system = (prompt.system, [_text(text.text) for text in prompt.system])
-        blocks = [*self._system[1]]
-        for index in prompt.marks.system:
-            blocks[index] = _marked(blocks[index], mark)
-        return b",".join(blocks)
+class _Blocks:
+    """The dialect: blocks of one role share a message; a system message is one update or text.
 
-    def _messages(self, prompt: Prompt, mark: bytes) -> list[bytes]:
-        if prompt.chain != self._chain or prompt.count < len(self._pieces):
-            self._chain, self._last, self._open = prompt.chain, None, {}
-            self._pieces = Pieces()
-        for index in range(len(self._pieces), prompt.count):
-            block = prompt.settled[index]
-            known = self._open.get(block.key) if self._open else None
-            piece, self._last = self._piece(block, self._last, known)
-            self._pieces.append(piece)
-        last = self._last
-        opened: list[bytes] = []
-        fresh: dict[Key, bytes] = {}
-        for block in prompt.open:
-            fresh[block.key] = known = self._open.get(block.key) or self._encode(block)
-            piece, last = self._piece(block, last, known)
-            opened.append(piece)
-        self._open = fresh
-        count = prompt.count
-        edits: dict[int, Edit] = {}
-        for index in prompt.marks.blocks:
-            edits[index] = lambda piece: _marked(piece, mark)
-        if prompt.tail is not None:
-            if self._tail is None or self._tail[0] != prompt.tail:
-                self.encoded += 1
-                self._tail = (prompt.tail, _text(prompt.tail.text))
-            text = self._tail[1]
-            if prompt.tail_at >= count + len(opened):
-                opened.append(_separator(("user", 0, ""), last) + text)
-            else:
-                marked = edits.get(prompt.tail_at, _same)
-                edits[prompt.tail_at] = lambda piece: _with_tail(marked(piece), text)
-        for index in [index for index in edits if index >= count]:
-            opened[index - count] = edits.pop(index)(opened[index - count])
-        return self._pieces.parts(edits) + opened
+    Args:
+        declare: Encodes definitions.
+    """
 
-    def _piece(self, block: Block, last: Group | None, known: bytes | None) -> tuple[bytes, Group]:
-        group = _group(block)
-        encoded = known if known is not None else self._encode(block)
-        scoped = isinstance(block, Text) and block.scoped
-        return _separator(group, last, scoped=scoped) + encoded, group
+    def __init__(self, declare: Declarations) -> None:
+        self._declare = declare
 
-    def _encode(self, block: Block) -> bytes:
-        if isinstance(block, Native):
-            return bytes(block.raw)
-        self.encoded += 1
+    def group(self, block: Block) -> _Group:
         match block:
+            case Text(role="system"):
+                return ("system", block.seq, block.purpose)
+            case Text():
+                return _USER if block.role == "user" else _ASSISTANT
+            case Result():
+                return _USER
+            case Change():
+                return ("system", block.seq, "change")
+            case Native() | Use():
+                return _ASSISTANT
+
+    def opening(self, block: Block, last: Group | None) -> bytes:
+        group = self.group(block)
+        if last == group:
+            return b","
+        scoped = isinstance(block, Text) and block.scoped
+        clear = b'"clear_at":"next_user_message",' if scoped else b""
+        opening = b'{"role":"' + group[0].encode() + b'",' + clear + b'"content":['
+        return opening if last is None else b"]}," + opening
+
+    def encode(self, blocks: Sequence[Block]) -> bytes:
+        block = blocks[0]
+        match block:
+            case Native():
+                return bytes(block.raw)
             case Text():
                 return _text(block.text)
             case Result():
@@ -175,27 +175,21 @@ class Renderer:
                     }
                 )
             case Change():
-                return encoding.encode(_change(block))
-            case _:
-                assert_never(block)
+                return encoding.encode(_change(block, self._declare))
+
+    def prompt(self, texts: Sequence[Text]) -> list[bytes]:
+        return [_text(text.text) for text in texts]
+
+    def marked(self, piece: bytes, mark: bytes) -> bytes:
+        return spliced(piece, mark)
+
+    def behind(self, tail: bytes, piece: bytes) -> bytes:
+        return within(b'{"role":"user","content":[', tail, piece)
 
 
 def body(prompt: Prompt, config: Config, *, stream: bool = True) -> bytes:
     """Return the body of one request, from nothing; a `Renderer` gives the same bytes."""
     return Renderer().body(prompt, config, stream=stream)
-
-
-def betas(prompt: Prompt, block_betas: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the beta flags of a request.
-
-    Args:
-        prompt: The request.
-        block_betas: Flags sent only where update blocks occur (DeepSeek).
-    """
-    flags = prompt.context.betas
-    if block_betas and prompt.changes:
-        flags = (*flags, *(flag for flag in block_betas if flag not in flags))
-    return flags
 
 
 def _settings(config: Config, stream: bool, version: str) -> bytes:
@@ -216,27 +210,7 @@ def _settings(config: Config, stream: bool, version: str) -> bytes:
 
 def _mark(context: RequestContext) -> bytes:
     ttl = b',"ttl":"1h"' if context.ttl == "1h" else b""
-    return b',"cache_control":{"type":"ephemeral"' + ttl + b"}}"
-
-
-def _same(piece: bytes) -> bytes:
-    return piece
-
-
-def _with_tail(piece: bytes, text: bytes) -> bytes:
-    """Put the turn's instructions in front of a human message, in one user message."""
-    opening = b'{"role":"user","content":['
-    place = piece.find(opening)
-    if 0 <= place <= 4:
-        cut = place + len(opening)
-        return piece[:cut] + text + b"," + piece[cut:]
-    # It continues a user message: results of an interrupted turn, or an earlier try.
-    return b"," + text + piece
-
-
-def _marked(piece: bytes, mark: bytes) -> bytes:
-    """Splice a mark into a piece that ends with the block's closing brace."""
-    return piece[:-1] + mark
+    return b',"cache_control":{"type":"ephemeral"' + ttl + b"}"
 
 
 def _text(text: str) -> bytes:
@@ -255,38 +229,14 @@ def _declaration(tool: ToolSchema) -> bytes:
     value: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,
-        "input_schema": input_schema(tool.parameters),
+        "input_schema": tool.parameters,
     }
     if tool.defer_loading:
         value["defer_loading"] = True
     return encoding.encode(value)
 
 
-_declarations = Declarations(_declaration)
-
-_UNIONS = ("oneOf", "anyOf", "allOf")
-
-
-def input_schema(parameters: Raw) -> Raw:
-    """Return the schema as this wire takes it.
-
-    The provider refuses a schema whose top level is a union or no object. Such a schema goes out
-    without the union; the whole one still decides whether a call is valid.
-    """
-    raw = bytes(parameters)
-    if raw.startswith(b'{"type":"object"') and not any(word.encode() in raw for word in _UNIONS):
-        return parameters
-    decoded = encoding.decode(raw)
-    if not isinstance(decoded, dict):
-        return Raw(b'{"type":"object"}')
-    value = cast("dict[str, Any]", decoded)
-    if value.get("type") == "object" and not any(word in value for word in _UNIONS):
-        return parameters
-    kept = {key: part for key, part in value.items() if key not in _UNIONS}
-    return Raw(encoding.encode({**kept, "type": "object"}))
-
-
-def _change(block: Change) -> dict[str, Any]:
+def _change(block: Change, declare: Declarations) -> dict[str, Any]:
     if not block.added:
         return {
             "type": "tool_removal",
@@ -294,27 +244,29 @@ def _change(block: Change) -> dict[str, Any]:
         }
     tool: dict[str, Any] = {"type": "tool_reference", "name": block.name}
     if block.definition is not None:
-        tool = {"type": "tool_definition", "definition": Raw(_declaration(block.definition))}
+        tool = {"type": "tool_definition", "definition": Raw(declare.one(block.definition))}
     return {"type": "tool_addition", "tool": tool}
 
 
-def _group(block: Block) -> Group:
-    match block:
-        case Text(role="system"):
-            return ("system", block.seq, block.purpose)
-        case Text():
-            return _USER if block.role == "user" else _ASSISTANT
-        case Result():
-            return _USER
-        case Change():
-            return ("system", block.seq, "change")
-        case Native() | Use():
-            return _ASSISTANT
+def rewrite(native: tuple[Raw, ...], envelopes: Mapping[str, str], name: str) -> tuple[Raw, ...]:
+    """Return an answer's content blocks with some calls under another name.
+
+    Text, order, reasoning and every signature stay as they are.
+
+    Args:
+        native: The blocks.
+        envelopes: Argument text of the renamed calls, by call id.
+        name: What they are called.
+    """
+    return tuple(_renamed(raw, envelopes, name) for raw in native)
 
 
-def _separator(group: Group, last: Group | None, *, scoped: bool = False) -> bytes:
-    if last == group:
-        return b","
-    clear = b'"clear_at":"next_user_message",' if scoped else b""
-    opening = b'{"role":"' + group[0].encode() + b'",' + clear + b'"content":['
-    return opening if last is None else b"]}," + opening
+def _renamed(raw: Raw, envelopes: Mapping[str, str], name: str) -> Raw:
+    block = _fields.decode(raw)
+    if bytes(block.get("type", b"")) != b'"tool_use"':
+        return raw
+    envelope = envelopes.get(msgspec.json.decode(block["id"], type=str))
+    if envelope is None:
+        return raw
+    changed: dict[str, Any] = {**block, "name": name, "input": Raw(envelope.encode())}
+    return Raw(encoding.encode(changed))

@@ -11,12 +11,14 @@ Sources: Claude docs "Mid-conversation system messages and tool changes", "Promp
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from addendum import encoding
 from addendum.wire.segment import (
+    LOOKS,
     Json,
     Mark,
     Row,
@@ -32,6 +34,7 @@ from addendum.wire.segment import (
 )
 
 _REASONING = frozenset({"thinking", "redacted_thinking"})
+_OWN = frozenset({"tool_use", "tool_result", "tool_addition", "thinking"})
 _SETTINGS = ("model", "tool_choice", "thinking", "output_config", "speed", "anthropic_beta")
 _DEFAULTS: dict[str, Any] = {
     "tool_choice": {"type": "auto"},
@@ -252,3 +255,19 @@ def _lifetime(marks: list[Json]) -> Mark | None:
     if not marks:
         return None
     return "1h" if marks[-1].get("ttl") == "1h" else "5m"
+
+
+def speaks(path: str, headers: Mapping[str, str], body: Json) -> int:
+    """Say how well a request fits this wire; see `addendum.wire.captured`."""
+    if not isinstance(body.get("messages"), list):
+        return 0
+    if path.endswith("/messages") or "anthropic-version" in headers or "anthropic_version" in body:
+        return LOOKS
+    if "system" in body or any("input_schema" in tool for tool in objects(body.get("tools"))):
+        return LOOKS
+    for message in objects(body["messages"]):
+        if message.get("role") == "tool" or "tool_calls" in message:
+            return 0
+        if any(each.get("type") in _OWN for each in blocks(message.get("content"))):
+            return LOOKS
+    return LOOKS if str(body.get("model", "")).startswith("claude") else 0

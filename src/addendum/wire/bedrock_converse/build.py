@@ -12,7 +12,8 @@ Shapes: botocore 1.44.8, service model `bedrock-runtime`.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -21,12 +22,13 @@ from addendum import encoding
 from addendum.errors import UnsupportedContent
 from addendum.log.events import RequestContext
 from addendum.log.values import Config, Media, ToolSchema
-from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
+from addendum.prompt.blocks import Block, Change, Native, Prompt, Result, Text, Use
 from addendum.prompt.wire_facts import WireFacts
+from addendum.routes.schemas import SchemaRules
 from addendum.wire.arguments import as_object
-from addendum.wire.pieces import Declarations, Edit, Pieces
-
-WIRE = "bedrock_converse"
+from addendum.wire.definitions import NO_RULES, declarations
+from addendum.wire.rendered import Group, Rendered, speaker, turn_opening, within
+from addendum.wire.schemas import UNIONS
 
 _KINDS = {"reasoningContent": "reasoning", "toolUse": "tool_use", "text": "text"}
 _fields = msgspec.json.Decoder(dict[str, Raw])
@@ -44,22 +46,21 @@ FACTS = WireFacts(
 
 
 class Renderer:
-    """Renders the requests of one session; keeps encoded blocks of the current chain.
+    """Renders the requests of one session.
 
-    Attributes:
-        encoded: Blocks, prompt texts and declarations encoded so far; for tests that count them.
-            Items sent back as they came are not.
+    Args:
+        schemas: What the endpoint takes of a tool's definition.
+        rendering: Number of the rendering.
     """
 
-    def __init__(self) -> None:
-        self.encoded = 0
-        self._chain = -1
-        self._pieces = Pieces()
-        self._last = ""
-        self._open: dict[Key, bytes] = {}
-        self._tools: tuple[tuple[ToolSchema, ...], bytes] | None = None
-        self._system: tuple[tuple[Text, ...], list[bytes]] = ((), [])
-        self._tail: tuple[Text, bytes] | None = None
+    def __init__(self, *, schemas: SchemaRules = NO_RULES, rendering: int = 1) -> None:
+        declare = declarations(_declaration, schemas, rendering, UNIONS)
+        self._rendered = Rendered(_Blocks(), declare)
+
+    @property
+    def encoded(self) -> int:
+        """What was encoded so far; see `Rendered`."""
+        return self._rendered.encoded
 
     def body(self, prompt: Prompt, config: Config) -> bytes:
         """Return the request body.
@@ -68,79 +69,37 @@ class Renderer:
             UnsupportedContent: The prompt holds what this wire cannot say.
         """
         mark = _mark(prompt.context)
-        messages = self._messages(prompt, mark)
         parts = [encoding.encode(_settings(config))[:-1]]
         if len(parts[0]) > 1:
             parts.append(b",")
-        tools = self._declare(prompt)
-        if tools:
+        if prompt.tools:
+            front, rest = self._rendered.tools(prompt.tools)
             point = mark if prompt.marks.tools else b""
-            parts += [b'"toolConfig":{"tools":[', tools, point, b"]},"]
+            parts += [b'"toolConfig":{"tools":[', front, rest, point, b"]},"]
         if prompt.system:
-            parts += [b'"system":[', self._prompt_text(prompt, mark), b"],"]
-        parts += [b'"messages":[', *messages]
-        parts.append(b"]}]}" if prompt.count or prompt.open or prompt.tail else b"]}")
+            texts = self._rendered.prompt(prompt.system)
+            for index in prompt.marks.system:
+                texts[index] += mark
+            parts += [b'"system":[', b",".join(texts), b"],"]
+        messages, last = self._rendered.messages(prompt, mark)
+        parts += [b'"messages":[', *messages, b"]}" if last is None else b"]}]}"]
         return b"".join(parts)
 
-    def _declare(self, prompt: Prompt) -> bytes:
-        if self._tools is None or self._tools[0] is not prompt.tools:
-            entries, fresh = _declarations(prompt.tools)
-            self.encoded += fresh
-            self._tools = (prompt.tools, b",".join(entries))
-        return self._tools[1]
 
-    def _prompt_text(self, prompt: Prompt, mark: bytes) -> bytes:
-        if self._system[0] is not prompt.system:
-            self.encoded += len(prompt.system)
-            self._system = (prompt.system, [_text(text.text) for text in prompt.system])
-        blocks = [*self._system[1]]
-        for index in prompt.marks.system:
-            blocks[index] += mark
-        return b",".join(blocks)
+class _Blocks:
+    """The dialect: neighbours of one role share a message."""
 
-    def _messages(self, prompt: Prompt, mark: bytes) -> list[bytes]:
-        if prompt.chain != self._chain or prompt.count < len(self._pieces):
-            self._chain, self._last, self._open = prompt.chain, "", {}
-            self._pieces = Pieces()
-        for index in range(len(self._pieces), prompt.count):
-            block = prompt.settled[index]
-            self._pieces.append(self._piece(block, self._last, self._open.get(block.key)))
-            self._last = _role(block)
-        last = self._last
-        opened: list[bytes] = []
-        fresh: dict[Key, bytes] = {}
-        for block in prompt.open:
-            fresh[block.key] = known = self._open.get(block.key) or self._encode(block)
-            opened.append(self._piece(block, last, known))
-            last = _role(block)
-        self._open = fresh
-        count = prompt.count
-        edits: dict[int, Edit] = {}
-        for index in prompt.marks.blocks:
-            edits[index] = lambda piece: piece + mark
-        if prompt.tail is not None:
-            if self._tail is None or self._tail[0] != prompt.tail:
-                self.encoded += 1
-                self._tail = (prompt.tail, _text(prompt.tail.text))
-            text = self._tail[1]
-            if prompt.tail_at >= count + len(opened):
-                opened.append(_separator("user", last) + text)
-            else:
-                marked = edits.get(prompt.tail_at, _same)
-                edits[prompt.tail_at] = lambda piece: _with_tail(marked(piece), text)
-        for index in [index for index in edits if index >= count]:
-            opened[index - count] = edits.pop(index)(opened[index - count])
-        return self._pieces.parts(edits) + opened
+    def group(self, block: Block) -> str:
+        return speaker(block, "assistant")
 
-    def _piece(self, block: Block, last: str, known: bytes | None) -> bytes:
-        encoded = known if known is not None else self._encode(block)
-        return _separator(_role(block), last) + encoded
+    def opening(self, block: Block, last: Group | None) -> bytes:
+        return turn_opening(speaker(block, "assistant"), last, b"content")
 
-    def _encode(self, block: Block) -> bytes:
-        if isinstance(block, Native):
-            return bytes(block.raw)
-        self.encoded += 1
+    def encode(self, blocks: Sequence[Block]) -> bytes:
+        block = blocks[0]
         match block:
+            case Native():
+                return bytes(block.raw)
             case Text(role="system"):
                 raise UnsupportedContent(
                     "Converse takes no system messages in the history; use tail 'auto'",
@@ -173,6 +132,15 @@ class Renderer:
                     seq=block.seq,
                 )
 
+    def prompt(self, texts: Sequence[Text]) -> list[bytes]:
+        return [_text(text.text) for text in texts]
+
+    def marked(self, piece: bytes, mark: bytes) -> bytes:
+        return piece + mark
+
+    def behind(self, tail: bytes, piece: bytes) -> bytes:
+        return within(b'{"role":"user","content":[', tail, piece)
+
 
 def body(prompt: Prompt, config: Config) -> bytes:
     """Return the body of one request, from nothing; a `Renderer` gives the same bytes."""
@@ -202,23 +170,6 @@ def _mark(context: RequestContext) -> bytes:
     return b',{"cachePoint":{"type":"default"' + ttl + b"}}"
 
 
-def _same(piece: bytes) -> bytes:
-    return piece
-
-
-_OPENING = b'{"role":"user","content":['
-
-
-def _with_tail(piece: bytes, text: bytes) -> bytes:
-    """Put the turn's instructions in front of a human message, in one user message."""
-    place = piece.find(_OPENING)
-    if 0 <= place <= 4:
-        cut = place + len(_OPENING)
-        return piece[:cut] + text + b"," + piece[cut:]
-    # It continues a user message: results of an interrupted turn, or an earlier try.
-    return b"," + text + piece
-
-
 def _text(text: str) -> bytes:
     return encoding.encode({"text": text})
 
@@ -237,43 +188,31 @@ def _declaration(tool: ToolSchema) -> bytes:
         "name": tool.name,
         # At least one character is asked for.
         "description": tool.description or tool.name,
-        "inputSchema": {"json": input_schema(tool.parameters)},
+        "inputSchema": {"json": tool.parameters},
     }
     return encoding.encode({"toolSpec": spec})
 
 
-_declarations = Declarations(_declaration)
+def rewrite(native: tuple[Raw, ...], envelopes: Mapping[str, str], name: str) -> tuple[Raw, ...]:
+    """Return an answer's content blocks with some calls under another name.
 
-_UNIONS = ("oneOf", "anyOf", "allOf")
+    Text, order, reasoning and every signature stay as they are.
 
-
-def input_schema(parameters: Raw) -> Raw:
-    """Return the schema as this wire takes it: an object at the top, and no union there.
-
-    The whole schema still decides whether a call is valid.
+    Args:
+        native: The blocks.
+        envelopes: Argument text of the renamed calls, by call id.
+        name: What they are called.
     """
-    decoded = encoding.decode(bytes(parameters))
-    if not isinstance(decoded, dict):
-        return Raw(b'{"type":"object"}')
-    value = cast("dict[str, Any]", decoded)
-    if value.get("type") == "object" and not any(word in value for word in _UNIONS):
-        return parameters
-    kept = {key: part for key, part in value.items() if key not in _UNIONS}
-    return Raw(encoding.encode({**kept, "type": "object"}))
+    return tuple(_renamed(raw, envelopes, name) for raw in native)
 
 
-def _role(block: Block) -> str:
-    match block:
-        case Text():
-            return "assistant" if block.role == "assistant" else "user"
-        case Result() | Change():
-            return "user"
-        case Native() | Use():
-            return "assistant"
-
-
-def _separator(role: str, last: str) -> bytes:
-    if role == last:
-        return b","
-    opening = b'{"role":"' + role.encode() + b'","content":['
-    return b"]}," + opening if last else opening
+def _renamed(raw: Raw, envelopes: Mapping[str, str], name: str) -> Raw:
+    block = _fields.decode(raw)
+    if "toolUse" not in block:
+        return raw
+    use = _fields.decode(block["toolUse"])
+    envelope = envelopes.get(msgspec.json.decode(use["toolUseId"], type=str))
+    if envelope is None:
+        return raw
+    changed = {**use, "name": name, "input": Raw(envelope.encode())}
+    return Raw(encoding.encode({**block, "toolUse": changed}))

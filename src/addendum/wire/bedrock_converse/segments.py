@@ -10,13 +10,15 @@ that clients met behind reasoning (0xPlaygrounds/rig#1673).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from addendum import encoding
 from addendum.wire.segment import (
+    ADDRESS,
+    LOOKS,
     Json,
     Kind,
     Row,
@@ -132,3 +134,17 @@ def _block(row: Row, kind: Kind, role: str, path: str, entry: Json) -> None:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def speaks(path: str, headers: Mapping[str, str], body: Json) -> int:
+    """Say how well a request fits this wire; see `addendum.wire.captured`."""
+    if not isinstance(body.get("messages"), list):
+        return 0
+    if path.endswith(("/converse", "/converse-stream")):
+        return ADDRESS
+    if "inferenceConfig" in body or "toolConfig" in body:
+        return LOOKS
+    parts = [
+        each for message in objects(body["messages"]) for each in objects(message.get("content"))
+    ]
+    return LOOKS if parts and not any("type" in each for each in parts) else 0

@@ -14,6 +14,7 @@ Shapes: google-genai 3.6.1 types; ai.google.dev, "Thought signatures", "Function
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,12 +23,12 @@ from msgspec import Raw
 from addendum import encoding
 from addendum.errors import UnsupportedContent
 from addendum.log.values import Config, ToolSchema
-from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
+from addendum.prompt.blocks import Block, Change, Native, Prompt, Result, Text, Use
 from addendum.prompt.wire_facts import WireFacts
+from addendum.routes.schemas import SchemaRules
 from addendum.wire.arguments import as_object
-from addendum.wire.pieces import Declarations, Edit, Pieces
-
-WIRE = "gemini"
+from addendum.wire.definitions import NO_RULES, declarations
+from addendum.wire.rendered import Group, Rendered, speaker, spliced, turn_opening, within
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
 
@@ -71,29 +72,25 @@ FACTS = WireFacts(waits=True, string_arguments=True, marks=0, kind=kind, bare=un
 
 
 class Renderer:
-    """Renders the requests of one session; keeps encoded parts of the current chain.
+    """Renders the requests of one session.
 
     Args:
         stand_in: What stands for the signature of a call that another route made; empty where
             the model asks for none.
-
-    Attributes:
-        encoded: Blocks, prompt texts and declarations encoded so far; for tests that count them.
-            Items sent back as they came are not.
+        schemas: What the endpoint takes of a tool's definition.
+        rendering: Number of the rendering.
     """
 
-    def __init__(self, *, stand_in: str = "") -> None:
-        self.encoded = 0
-        self._stand_in = stand_in
-        self._signature = b',"thoughtSignature":' + encoding.encode(stand_in) + b"}"
-        self._chain = -1
-        self._pieces = Pieces()
-        self._last = ""
-        self._names: dict[str, str] = {}
-        self._open: dict[Key, bytes] = {}
-        self._tools: tuple[tuple[ToolSchema, ...], bytes] | None = None
-        self._system: tuple[tuple[Text, ...], bytes] = ((), b"")
-        self._tail: tuple[Text, bytes] | None = None
+    def __init__(
+        self, *, stand_in: str = "", schemas: SchemaRules = NO_RULES, rendering: int = 1
+    ) -> None:
+        declare = declarations(_declaration, schemas, rendering, None)
+        self._rendered = Rendered(_Parts(stand_in), declare)
+
+    @property
+    def encoded(self) -> int:
+        """What was encoded so far; see `Rendered`."""
+        return self._rendered.encoded
 
     def body(self, prompt: Prompt, config: Config) -> bytes:
         """Return the request body.
@@ -105,69 +102,41 @@ class Renderer:
         if len(parts[0]) > 1:
             parts.append(b",")
         if prompt.tools:
-            if self._tools is None or self._tools[0] is not prompt.tools:
-                entries, fresh = _declarations(prompt.tools)
-                self.encoded += fresh
-                self._tools = (prompt.tools, b",".join(entries))
-            parts += [b'"tools":[{"functionDeclarations":[', self._tools[1], b"]}],"]
+            front, rest = self._rendered.tools(prompt.tools)
+            parts += [b'"tools":[{"functionDeclarations":[', front, rest, b"]}],"]
         if prompt.system:
-            if self._system[0] is not prompt.system:
-                self.encoded += len(prompt.system)
-                texts = b",".join(_text(text.text) for text in prompt.system)
-                self._system = (prompt.system, texts)
-            parts += [b'"systemInstruction":{"parts":[', self._system[1], b"]},"]
-        parts += [b'"contents":[', *self._contents(prompt)]
-        parts.append(b"]}]}" if prompt.count or prompt.open or prompt.tail else b"]}")
+            texts = self._rendered.prompt(prompt.system)
+            parts += [b'"systemInstruction":{"parts":[', b",".join(texts), b"]},"]
+        contents, last = self._rendered.messages(prompt)
+        parts += [b'"contents":[', *contents, b"]}" if last is None else b"]}]}"]
         return b"".join(parts)
 
-    def _contents(self, prompt: Prompt) -> list[bytes]:
-        if prompt.chain != self._chain or prompt.count < len(self._pieces):
-            self._chain, self._last, self._open, self._names = prompt.chain, "", {}, {}
-            self._pieces = Pieces()
-        for index in range(len(self._pieces), prompt.count):
-            block = prompt.settled[index]
-            self._pieces.append(self._piece(block, self._last, self._open.get(block.key)))
-            self._last = _role(block)
-        last = self._last
-        opened: list[bytes] = []
-        fresh: dict[Key, bytes] = {}
-        for block in prompt.open:
-            fresh[block.key] = known = self._open.get(block.key) or self._encode(block)
-            opened.append(self._piece(block, last, known))
-            last = _role(block)
-        self._open = fresh
-        edits: dict[int, Edit] = {}
-        if prompt.tail is not None:
-            if self._tail is None or self._tail[0] != prompt.tail:
-                self.encoded += 1
-                self._tail = (prompt.tail, _text(prompt.tail.text))
-            text = self._tail[1]
-            at = prompt.tail_at - prompt.count
-            if at >= len(opened):
-                opened.append(_separator("user", last) + text)
-            elif at >= 0:
-                opened[at] = _with_tail(opened[at], text)
-            else:
-                edits[prompt.tail_at] = lambda piece: _with_tail(piece, text)
-        return self._pieces.parts(edits) + opened
 
-    def _piece(self, block: Block, last: str, known: bytes | None) -> bytes:
-        if isinstance(block, Use):
-            self._names[block.call_id] = block.name
-        elif isinstance(block, Native) and block.kind == "tool_use":
-            made = _part.decode(block.raw).functionCall or _Made()
-            self._names[made.id] = made.name
-        encoded = known if known is not None else self._encode(block)
-        return _separator(_role(block), last) + encoded
+class _Parts:
+    """The dialect: neighbours of one role share a content.
 
-    def _encode(self, block: Block) -> bytes:
-        if isinstance(block, Native):
-            if self._stand_in and block.reasons and block.unpaired and block.kind == "tool_use":
-                # It was signed, so it is the first of its step.
-                return bytes(block.raw)[:-1] + self._signature
-            return bytes(block.raw)
-        self.encoded += 1
+    It remembers the names that calls have on this wire, so that a result has its call's.
+
+    Args:
+        stand_in: As for `Renderer`.
+    """
+
+    def __init__(self, stand_in: str) -> None:
+        self._stand_in = stand_in
+        self._signature = b',"thoughtSignature":' + encoding.encode(stand_in)
+        self._names: dict[str, str] = {}
+
+    def group(self, block: Block) -> str:
+        return speaker(block, "model")
+
+    def opening(self, block: Block, last: Group | None) -> bytes:
+        return turn_opening(speaker(block, "model"), last, b"parts")
+
+    def encode(self, blocks: Sequence[Block]) -> bytes:
+        block = blocks[0]
         match block:
+            case Native():
+                return self._native(block)
             case Text(role="system"):
                 raise UnsupportedContent(
                     "Gemini takes no system messages in the history; use tail 'auto'",
@@ -178,7 +147,6 @@ class Renderer:
             case Result():
                 response: dict[str, Any] = {
                     "id": block.call_id,
-                    # The name that the call has on this wire, so that the two belong together.
                     "name": self._names.get(block.call_id, block.name),
                     "response": {"error" if block.is_error else "output": block.text},
                 }
@@ -189,6 +157,7 @@ class Renderer:
                     ]
                 return encoding.encode({"functionResponse": response})
             case Use():
+                self._names[block.call_id] = block.name
                 call = {
                     "id": block.call_id,
                     "name": block.name,
@@ -203,6 +172,25 @@ class Renderer:
                     "generateContent has no part for tool changes; use tool_changes='dispatch'",
                     seq=block.seq,
                 )
+
+    def _native(self, block: Native) -> bytes:
+        if block.kind != "tool_use":
+            return bytes(block.raw)
+        made = _part.decode(block.raw).functionCall or _Made()
+        self._names[made.id] = made.name
+        if self._stand_in and block.reasons and block.unpaired:
+            # It was signed, so it is the first of its step.
+            return spliced(bytes(block.raw), self._signature)
+        return bytes(block.raw)
+
+    def prompt(self, texts: Sequence[Text]) -> list[bytes]:
+        return [_text(text.text) for text in texts]
+
+    def marked(self, piece: bytes, mark: bytes) -> bytes:
+        return piece
+
+    def behind(self, tail: bytes, piece: bytes) -> bytes:
+        return within(b'{"role":"user","parts":[', tail, piece)
 
 
 def body(prompt: Prompt, config: Config, *, stand_in: str = "") -> bytes:
@@ -223,19 +211,6 @@ def _settings(config: Config) -> dict[str, Any]:
     return {"generationConfig": value} if value else {}
 
 
-_OPENING = b'{"role":"user","parts":['
-
-
-def _with_tail(piece: bytes, text: bytes) -> bytes:
-    """Put the turn's instructions in front of a human message, in one content."""
-    place = piece.find(_OPENING)
-    if 0 <= place <= 4:
-        cut = place + len(_OPENING)
-        return piece[:cut] + text + b"," + piece[cut:]
-    # It continues a content: results of an interrupted turn, or an earlier try.
-    return b"," + text + piece
-
-
 def _text(text: str) -> bytes:
     return encoding.encode({"text": text})
 
@@ -250,21 +225,26 @@ def _declaration(tool: ToolSchema) -> bytes:
     return encoding.encode(value)
 
 
-_declarations = Declarations(_declaration)
+def rewrite(native: tuple[Raw, ...], envelopes: Mapping[str, str], name: str) -> tuple[Raw, ...]:
+    """Return an answer's parts with some calls under another name.
+
+    Text, order and every signature stay as they are, that of a renamed call too.
+
+    Args:
+        native: The parts.
+        envelopes: Argument text of the renamed calls, by call id.
+        name: What they are called.
+    """
+    return tuple(_renamed(raw, envelopes, name) for raw in native)
 
 
-def _role(block: Block) -> str:
-    match block:
-        case Text():
-            return "model" if block.role == "assistant" else "user"
-        case Result() | Change():
-            return "user"
-        case Native() | Use():
-            return "model"
-
-
-def _separator(role: str, last: str) -> bytes:
-    if role == last:
-        return b","
-    opening = b'{"role":"' + role.encode() + b'","parts":['
-    return b"]}," + opening if last else opening
+def _renamed(raw: Raw, envelopes: Mapping[str, str], name: str) -> Raw:
+    part = _fields.decode(raw)
+    if "functionCall" not in part:
+        return raw
+    call = _fields.decode(part["functionCall"])
+    envelope = envelopes.get(msgspec.json.decode(call["id"], type=str))
+    if envelope is None:
+        return raw
+    changed = {**call, "name": name, "args": Raw(envelope.encode())}
+    return Raw(encoding.encode({**part, "functionCall": changed}))

@@ -8,18 +8,11 @@ Sources: google-genai 3.6.1 types; ai.google.dev, "Context caching" (2026-10).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from addendum import encoding
-from addendum.wire.segment import (
-    Json,
-    Kind,
-    Row,
-    Segment,
-    fields,
-    objects,
-    parse,
-)
+from addendum.wire.segment import ADDRESS, Json, Kind, Row, Segment, fields, objects, parse
 
 _ROLES = {"user": "user", "model": "assistant"}
 _SETTINGS = ("toolConfig", "cachedContent", "safetySettings")
@@ -92,3 +85,8 @@ def _part(row: Row, kind: Kind, role: str, path: str, part: Json) -> None:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def speaks(path: str, headers: Mapping[str, str], body: Json) -> int:
+    """Say how well a request fits this wire; see `addendum.wire.captured`."""
+    return ADDRESS if isinstance(body.get("contents"), list) else 0

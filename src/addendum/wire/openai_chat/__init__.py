@@ -1,1 +1,6 @@
 """The OpenAI Chat Completions wire API."""
+
+from __future__ import annotations
+
+WIRE = "openai_chat"
+"""Its name in route data."""

@@ -12,30 +12,35 @@ Shapes: openai-python 3.57.0 and openrouter 0.11.46 types (2026-11); platform.ki
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from addendum import encoding
 from addendum.errors import UnsupportedContent
 from addendum.log.events import RequestContext
 from addendum.log.values import Config, Media, ToolSchema
-from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
-from addendum.prompt.projector import WireFacts
+from addendum.prompt.blocks import Block, Change, Native, Prompt, Result, Text, Use
+from addendum.prompt.wire_facts import WireFacts
+from addendum.routes.schemas import SchemaRules
+from addendum.wire.definitions import NO_RULES, declarations
 from addendum.wire.openai_chat.reasoning import without_reasoning
-from addendum.wire.pieces import Declarations, Edit, Pieces
+from addendum.wire.pieces import Declarations
+from addendum.wire.rendered import Group, Rendered, spliced
+from addendum.wire.schemas import CHOICES
 
-_ALONE = (Native, Result)
-"""Blocks that never share a message with another one."""
-
-WIRE = "openai_chat"
+_TEXT = len(b'{"type":"text","text":')
+_fields = msgspec.json.Decoder(dict[str, Raw])
 
 
 def kind(raw: Raw) -> str:
     """Return the kind of a native item: none here, each is a whole message."""
     return ""
 
+
+UNKNOWABLE = {"add": (b'{"role":"system","tools":', b'{"role":"system","%s":')}
 
 FACTS = WireFacts(
     waits=True,
@@ -50,17 +55,15 @@ FACTS = WireFacts(
 
 
 class Renderer:
-    """Renders the requests of one session; keeps encoded messages of the current chain.
-
-    Attributes:
-        encoded: Messages, prompt texts and declarations encoded so far; for tests that count them.
-            Items sent back as they came are not.
+    """Renders the requests of one session.
 
     Args:
         cache_key: Field for the prompt's cache key; empty where none is taken.
         max_tokens_field: Field for the output limit.
         parts: Whether marks are taken, and text goes out in parts.
         reasoning_stand_in: What stands in `reasoning_content` of answers with calls that have none.
+        schemas: What the endpoint takes of a tool's definition.
+        rendering: Number of the rendering.
     """
 
     def __init__(
@@ -70,18 +73,20 @@ class Renderer:
         max_tokens_field: str = "max_tokens",
         parts: bool = False,
         reasoning_stand_in: str = "",
+        schemas: SchemaRules = NO_RULES,
+        rendering: int = 1,
     ) -> None:
-        self.encoded = 0
         self._cache_key = cache_key
         self._max_tokens_field = max_tokens_field
-        self._say = _Messages(parts, reasoning_stand_in)
-        self._chain = -1
-        self._pieces = Pieces()
-        self._starts: list[int] = []
-        self._open: dict[tuple[Key, ...], bytes] = {}
-        self._tools: tuple[tuple[ToolSchema, ...], list[bytes]] | None = None
-        self._system: tuple[tuple[Text, ...], list[bytes]] = ((), [])
-        self._tail: tuple[Text, bytes] | None = None
+        self._parts = parts
+        declare = declarations(_declaration, schemas, rendering, CHOICES)
+        messages = _Messages(parts, reasoning_stand_in, declare)
+        self._rendered = Rendered(messages, declare, _together)
+
+    @property
+    def encoded(self) -> int:
+        """What was encoded so far; see `Rendered`."""
+        return self._rendered.encoded
 
     def body(self, prompt: Prompt, config: Config) -> bytes:
         """Return the request body.
@@ -94,107 +99,46 @@ class Renderer:
         parts = [_settings(config, key, self._max_tokens_field)]
         mark = _mark(prompt.context)
         if prompt.tools:
-            if self._tools is None or self._tools[0] is not prompt.tools:
-                entries, fresh = _declarations(prompt.tools)
-                self.encoded += fresh
-                self._tools = (prompt.tools, entries)
-            entries = self._tools[1]
+            front, rest = self._rendered.tools(prompt.tools)
             if prompt.marks.tools:
-                entries = [*entries[:-1], entries[-1][:-1] + mark + b"}"]
-            parts += [b',"tools":[', b",".join(entries), b"]"]
-        parts += [b',"messages":[', *self._messages(prompt, mark), b"]}"]
-        return b"".join(parts)
-
-    def _messages(self, prompt: Prompt, mark: bytes) -> list[bytes]:
-        if prompt.chain != self._chain or prompt.count < len(self._starts):
-            self._chain, self._open = prompt.chain, {}
-            self._pieces, self._starts = Pieces(), []
-        settled = prompt.settled[len(self._starts) : prompt.count]
-        for message, run in self._encoded(settled, self._open):
-            self._starts.extend([len(self._pieces)] * run)
-            self._pieces.append((b"," if len(self._pieces) else b"") + message)
-        fresh: dict[tuple[Key, ...], bytes] = {}
-        opened: list[bytes] = []
-        starts: list[int] = []
-        for message, run in self._encoded(prompt.open, self._open, fresh):
-            starts.extend([len(opened)] * run)
-            opened.append(message)
-        self._open = fresh
-        count = prompt.count
-        edits: dict[int, Edit] = {}
-        for at in prompt.marks.blocks:
-            if at < count:
-                edits[self._starts[at]] = lambda piece: _marked(piece, mark)
-            else:
-                place = starts[at - count]
-                opened[place] = _marked(opened[place], mark)
-        if prompt.tail is not None:
-            if self._tail is None or self._tail[0] != prompt.tail:
-                self.encoded += 1
-                self._tail = (prompt.tail, self._say.text("user", prompt.tail.text))
-            tail = self._tail[1]
-            if prompt.tail_at < count:
-                place = self._starts[prompt.tail_at]
-                edit = edits.get(place, _same)
-                edits[place] = lambda piece: _behind(tail, edit(piece))
-            else:
-                at = prompt.tail_at - count
-                opened.insert(starts[at] if at < len(starts) else len(opened), tail)
+                front = spliced(front, mark)
+            parts += [b',"tools":[', front, rest, b"]"]
         system = self._prompt_text(prompt, mark)
-        parts = self._pieces.parts(edits)
-        between = [b","] if system and (parts or opened) else []
-        behind = [b","] if parts and opened else []
-        return [*system, *between, *parts, *behind, b",".join(opened)]
+        messages, _ = self._rendered.messages(prompt, mark)
+        between = [b","] if system and messages else []
+        return b"".join([*parts, b',"messages":[', system, *between, *messages, b"]}"])
 
-    def _prompt_text(self, prompt: Prompt, mark: bytes) -> list[bytes]:
-        if self._system[0] is not prompt.system:
-            self.encoded += bool(prompt.system)
-            self._system = (prompt.system, self._say.system(prompt.system))
-        parts = [*self._system[1]]
+    def _prompt_text(self, prompt: Prompt, mark: bytes) -> bytes:
+        """Return the system message; nothing without a prompt."""
+        texts = self._rendered.prompt(prompt.system)
+        if not texts:
+            return b""
+        if len(texts) == 1 and not self._parts:
+            return b'{"role":"system","content":' + texts[0][_TEXT:-1] + b"}"
         for index in prompt.marks.system:
-            parts[index] = parts[index][:-1] + mark + b"}"
-        if not parts or parts[-1].startswith(b'{"role":"system","content":"'):
-            return parts
-        return [b",".join(parts) + b"]}"]
-
-    def _encoded(
-        self,
-        blocks: Sequence[Block],
-        known: dict[tuple[Key, ...], bytes],
-        fresh: dict[tuple[Key, ...], bytes] | None = None,
-    ) -> Iterator[tuple[bytes, int]]:
-        """Yield the messages of `blocks`, each with the number of blocks it holds."""
-        place = 0
-        while place < len(blocks):
-            block = blocks[place]
-            run = 1
-            # One message: text and calls of one answer, or additions of one update.
-            if not isinstance(block, _ALONE):
-                while place + run < len(blocks) and _together(block, blocks[place + run]):
-                    run += 1
-            together = blocks[place : place + run]
-            keys = tuple(each.key for each in together) if known or fresh is not None else ()
-            encoded = known.get(keys)
-            if encoded is None:
-                self.encoded += not isinstance(block, Native)
-                encoded = self._say.blocks(together)
-            if fresh is not None:
-                fresh[keys] = encoded
-            yield encoded, run
-            place += run
+            texts[index] = spliced(texts[index], mark)
+        return b'{"role":"system","content":[' + b",".join(texts) + b"]}"
 
 
 class _Messages:
-    """Says blocks as messages of one route.
+    """The dialect of one route: each message is a piece, of text and calls together.
 
     Args:
         parts: Whether the text of what goes in is sent in parts, which marks can stand on.
         reasoning_stand_in: What stands in `reasoning_content` of answers with calls that have none.
+        declare: Encodes definitions.
     """
 
-    def __init__(self, parts: bool, reasoning_stand_in: str) -> None:
+    def __init__(self, parts: bool, reasoning_stand_in: str, declare: Declarations) -> None:
+        self._declare = declare
         self._parts = parts
         self._stand_in = reasoning_stand_in
+
+    def group(self, block: Block) -> str:
+        return "message"
+
+    def opening(self, block: Block, last: Group | None) -> bytes:
+        return b"" if last is None else b","
 
     def _content(self, text: str) -> Any:
         if not self._parts:
@@ -202,22 +146,17 @@ class _Messages:
         # Anthropic behind a gateway refuses what has no text, and a mark may have to stand on it.
         return [{"type": "text", "text": text if text.strip() else "(empty)"}]
 
-    def text(self, role: str, text: str) -> bytes:
-        """Return a message that is a text."""
-        return encoding.encode({"role": role, "content": self._content(text)})
+    def prompt(self, texts: Sequence[Text]) -> list[bytes]:
+        return [encoding.encode({"type": "text", "text": text.text}) for text in texts]
 
-    def system(self, texts: tuple[Text, ...]) -> list[bytes]:
-        """Return the prompt as one message, in pieces between which a mark may stand."""
-        if not texts:
-            return []
-        if len(texts) == 1 and not self._parts:
-            return [self.text("system", texts[0].text)]
-        parts = [encoding.encode({"type": "text", "text": text.text}) for text in texts]
-        parts[0] = b'{"role":"system","content":[' + parts[0]
-        return parts
+    def marked(self, piece: bytes, mark: bytes) -> bytes:
+        # On the last part of a message.
+        return spliced(piece, mark, closing=3)
 
-    def blocks(self, blocks: Sequence[Block]) -> bytes:
-        """Return the message that blocks make together."""
+    def behind(self, tail: bytes, piece: bytes) -> bytes:
+        return b"," + tail + piece if piece[:1] == b"," else tail + b"," + piece
+
+    def encode(self, blocks: Sequence[Block]) -> bytes:
         first = blocks[0]
         match first:
             case Text(role="assistant") | Use():
@@ -226,7 +165,7 @@ class _Messages:
                 parts = [{"type": "text", "text": first.text}, *map(_file, media)]
                 return encoding.encode({"role": first.role, "content": parts})
             case Text():
-                return self.text(first.role, first.text)
+                return encoding.encode({"role": first.role, "content": self._content(first.text)})
             case Result():
                 return encoding.encode(
                     {
@@ -246,7 +185,8 @@ class _Messages:
                     return raw[:-1] + b',"reasoning_content":' + stand_in + b"}"
                 return raw
             case Change():
-                tools = [_defined(each) for each in blocks if isinstance(each, Change)]
+                changes = [each for each in blocks if isinstance(each, Change)]
+                tools = [self._declare.one(_defined(each)) for each in changes]
                 return b'{"role":"system","tools":[' + b",".join(tools) + b"]}"
 
     def _answer(self, blocks: Sequence[Block]) -> bytes:
@@ -269,7 +209,10 @@ class _Messages:
 
 
 def _together(block: Block, other: Block) -> bool:
-    """Say whether two blocks that follow each other make one message."""
+    """Say whether two blocks that follow each other make one message.
+
+    Those are text and calls of one answer, or additions of one update.
+    """
     if isinstance(block, Change):
         return isinstance(other, Change)
     return _neutral(block) and _neutral(other) and block.seq == other.seq
@@ -301,20 +244,6 @@ def _mark(context: RequestContext) -> bytes:
     return b',"cache_control":{"type":"ephemeral"' + ttl + b"}"
 
 
-def _marked(piece: bytes, mark: bytes) -> bytes:
-    """Splice a mark into the last part of a message, which ends with `}]}`."""
-    return piece[:-3] + mark + piece[-3:]
-
-
-def _same(piece: bytes) -> bytes:
-    return piece
-
-
-def _behind(tail: bytes, piece: bytes) -> bytes:
-    """Put the turn's instructions in front of a message."""
-    return b"," + tail + piece if piece[:1] == b"," else tail + b"," + piece
-
-
 def _file(media: Media) -> dict[str, Any]:
     url = f"data:{media.media_type};base64,{media.data}"
     if media.media_type.startswith("image/"):
@@ -335,14 +264,35 @@ def _declaration(tool: ToolSchema) -> bytes:
     )
 
 
-_declarations = Declarations(_declaration)
-
-
-def _defined(block: Change) -> bytes:
+def _defined(block: Change) -> ToolSchema:
     if block.definition is None:
         raise UnsupportedContent(
             "Chat Completions has no message that takes a tool away or names it only; use "
             "tool_changes='auto'",
             seq=block.seq,
         )
-    return _declaration(block.definition)
+    return block.definition
+
+
+def rewrite(native: tuple[Raw, ...], envelopes: Mapping[str, str], name: str) -> tuple[Raw, ...]:
+    """Return an answer's message with some calls under another name.
+
+    Args:
+        native: The message, alone.
+        envelopes: Argument text of the renamed calls, by call id.
+        name: What they are called.
+    """
+    return tuple(_renamed(raw, envelopes, name) for raw in native)
+
+
+def _renamed(raw: Raw, envelopes: Mapping[str, str], name: str) -> Raw:
+    message = _fields.decode(raw)
+    if "tool_calls" not in message:
+        return raw
+    calls: list[Any] = []
+    for call in msgspec.json.decode(message["tool_calls"], type=list[dict[str, Any]]):
+        envelope = envelopes.get(call["id"])
+        if envelope is not None:
+            call["function"] = {"name": name, "arguments": envelope}
+        calls.append(call)
+    return Raw(encoding.encode({**message, "tool_calls": calls}))

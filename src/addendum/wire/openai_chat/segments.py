@@ -14,8 +14,12 @@ Sources: OpenAI guide "Prompt caching" and openai-python 3.57.0 types (2026-11);
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from addendum import encoding
 from addendum.wire.segment import (
+    ADDRESS,
+    MAYBE,
     Json,
     Kind,
     Row,
@@ -114,3 +118,10 @@ def _markable(role: str, type_: str, value: Json) -> bool:
     if "cache_control" in value:
         return type_ in ("tool", "text") and role != "assistant"
     return type_ in _MARKABLE and role not in ("assistant", "tools")
+
+
+def speaks(path: str, headers: Mapping[str, str], body: Json) -> int:
+    """Say how well a request fits this wire; see `addendum.wire.captured`."""
+    if not isinstance(body.get("messages"), list):
+        return 0
+    return ADDRESS if path.endswith("/chat/completions") else MAYBE

@@ -5,8 +5,7 @@ The unit here is an item of `input`. The prompt's text is the first developer me
 an item too, in front of that message, and `tools` stays empty: a later item can replace what an
 earlier one defined, but not what `tools` did.
 
-Items are encoded once; the definitions of one update share an item. Marks are spliced into user
-messages and results, the only ones of ours that may carry one.
+Marks are spliced into user messages and results, the only items of ours that may carry one.
 
 Shapes: openai-python 3.57.0 types; OpenAI guides "Prompt caching", "Tool search", "Keep the prefix
 unchanged" (2026-11).
@@ -14,50 +13,63 @@ unchanged" (2026-11).
 
 from __future__ import annotations
 
-from typing import Any, assert_never, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
 
+import msgspec
 from msgspec import Raw
 
 from addendum import encoding
 from addendum.errors import UnsupportedContent
 from addendum.log.values import Config, Media, ToolSchema
-from addendum.prompt.blocks import Block, Change, Key, Native, Prompt, Result, Text, Use
-from addendum.prompt.projector import WireFacts
-from addendum.wire.openai_responses.items import without_id
-from addendum.wire.pieces import Declarations, Edit, Pieces
+from addendum.prompt.blocks import Block, Change, Native, Prompt, Result, Text, Use
+from addendum.prompt.wire_facts import WireFacts
+from addendum.routes.schemas import SchemaRules
+from addendum.wire.definitions import NO_RULES, declarations
+from addendum.wire.openai_responses.items import without_id, without_reasoning
+from addendum.wire.pieces import Declarations
+from addendum.wire.rendered import Group, Rendered, spliced
+from addendum.wire.schemas import CHOICES
 
-WIRE = "openai_responses"
+UNKNOWABLE = {"add": (b'"type":"additional_tools"', b'"type":"%s"')}
 
-FACTS = WireFacts(marks=3, implicit=True)
+FACTS = WireFacts(marks=3, implicit=True, keyed=True)
+
+_fields = msgspec.json.Decoder(dict[str, Raw])
 
 _ITEM = b'{"type":"additional_tools","role":"developer","tools":['
 _MARK = b',"prompt_cache_breakpoint":{"mode":"explicit"}'
 _PLAIN = -1
-"""What was last: an item that is closed; else the update whose definitions are being listed."""
+"""Group of an item that is closed; the definitions of one update share the update's seq."""
 
 
 class Renderer:
-    """Renders the requests of one session; keeps encoded items of the current chain.
+    """Renders the requests of one session.
 
     Args:
         encrypted_reasoning: Whether reasoning is asked for in a form that can be sent back.
         breakpoints: Whether the endpoint takes `prompt_cache_options`.
-
-    Attributes:
-        encoded: Items, prompt texts and declarations encoded so far; for tests that count them.
+        schemas: What the endpoint takes of a tool's definition.
+        rendering: Number of the rendering.
     """
 
-    def __init__(self, *, encrypted_reasoning: bool = False, breakpoints: bool = False) -> None:
-        self.encoded = 0
+    def __init__(
+        self,
+        *,
+        encrypted_reasoning: bool = False,
+        breakpoints: bool = False,
+        schemas: SchemaRules = NO_RULES,
+        rendering: int = 1,
+    ) -> None:
         self._encrypted_reasoning = encrypted_reasoning
         self._breakpoints = breakpoints
-        self._chain = -1
-        self._pieces = Pieces()
-        self._last: int | None = None
-        self._open: dict[Key, bytes] = {}
-        self._tools: tuple[tuple[ToolSchema, ...], bytes] = ((), b"")
-        self._system: tuple[tuple[Text, ...], list[bytes]] = ((), [])
-        self._tail: tuple[Text, bytes] | None = None
+        declare = declarations(_declaration, schemas, rendering, CHOICES)
+        self._rendered = Rendered(_Items(declare), declare)
+
+    @property
+    def encoded(self) -> int:
+        """What was encoded so far; see `Rendered`."""
+        return self._rendered.encoded
 
     def body(self, prompt: Prompt, config: Config) -> bytes:
         """Return the request body.
@@ -68,14 +80,20 @@ class Renderer:
         parts = [self._settings(prompt, config)]
         front: list[bytes] = []
         if prompt.tools:
-            entries = self._declare(prompt.tools)
+            entries = b"".join(self._rendered.tools(prompt.tools))
             if prompt.context.projection == "addition-only":
                 front += [_ITEM + entries + b"]}"]
             else:
                 parts += [b',"tools":[', entries, b"]"]
         if prompt.system:
-            front.append(self._prompt_text(prompt))
-        items = self._items(prompt)
+            texts = self._rendered.prompt(prompt.system)
+            for index in prompt.marks.system:
+                texts[index] = spliced(texts[index], _MARK)
+            opening = b'{"type":"message","role":"developer","content":['
+            front.append(opening + b",".join(texts) + b"]}")
+        items, last = self._rendered.messages(prompt, _MARK)
+        if last not in (None, _PLAIN):
+            items.append(b"]}")
         between = [b","] if front and items else []
         return b"".join([*parts, b',"input":[', b",".join(front), *between, *items, b"]}"])
 
@@ -101,61 +119,29 @@ class Renderer:
             value["prompt_cache_options"] = {"mode": "explicit"}
         return encoding.encode(value)[:-1]
 
-    def _declare(self, tools: tuple[ToolSchema, ...]) -> bytes:
-        if self._tools[0] is not tools:
-            entries, fresh = _declarations(tools)
-            self.encoded += fresh
-            self._tools = (tools, b",".join(entries))
-        return self._tools[1]
 
-    def _prompt_text(self, prompt: Prompt) -> bytes:
-        if self._system[0] is not prompt.system:
-            self.encoded += len(prompt.system)
-            self._system = (prompt.system, [_part(text.text) for text in prompt.system])
-        parts = [*self._system[1]]
-        for index in prompt.marks.system:
-            parts[index] = parts[index][:-1] + _MARK + b"}"
-        opening = b'{"type":"message","role":"developer","content":['
-        return opening + b",".join(parts) + b"]}"
+class _Items:
+    """The dialect: each block is an item, and the definitions of one update share one.
 
-    def _items(self, prompt: Prompt) -> list[bytes]:
-        if prompt.chain != self._chain or prompt.count < len(self._pieces):
-            self._chain, self._last, self._open = prompt.chain, None, {}
-            self._pieces = Pieces()
-        for index in range(len(self._pieces), prompt.count):
-            block = prompt.settled[index]
-            known = self._open.get(block.key) if self._open else None
-            encoded = known if known is not None else self._encode(block)
-            self._pieces.append(_opening(block, self._last) + encoded)
-            self._last = _group(block)
-        last, count = self._last, prompt.count
-        opened: list[bytes] = []
-        fresh: dict[Key, bytes] = {}
-        for block in prompt.open:
-            known = self._open.get(block.key) if self._open else None
-            fresh[block.key] = encoded = known if known is not None else self._encode(block)
-            opened.append(_opening(block, last) + encoded)
-            last = _group(block)
-        self._open = fresh
-        edits: dict[int, Edit] = dict.fromkeys(prompt.marks.blocks, _marked)
-        if prompt.tail is not None:
-            if self._tail is None or self._tail[0] != prompt.tail:
-                self.encoded += 1
-                self._tail = (prompt.tail, _message("user", prompt.tail.text))
-            tail = self._tail[1]
-            if prompt.tail_at >= count + len(opened):
-                opened.append(_closing(last) + tail)
-                last = _PLAIN
-            else:
-                edit = edits.get(prompt.tail_at, _same)
-                edits[prompt.tail_at] = lambda piece: _behind(tail, edit(piece))
-        for index in [index for index in edits if index >= count]:
-            opened[index - count] = edits.pop(index)(opened[index - count])
-        end = [] if last is None or last == _PLAIN else [b"]}"]
-        return [*self._pieces.parts(edits), *opened, *end]
+    Args:
+        declare: Encodes definitions.
+    """
 
-    def _encode(self, block: Block) -> bytes:
-        self.encoded += 1
+    def __init__(self, declare: Declarations) -> None:
+        self._declare = declare
+
+    def group(self, block: Block) -> int:
+        return block.seq if isinstance(block, Change) else _PLAIN
+
+    def opening(self, block: Block, last: Group | None) -> bytes:
+        group = self.group(block)
+        if group != _PLAIN and group == last:
+            return b","
+        closing = b"" if last is None else b"," if last == _PLAIN else b"]},"
+        return closing if group == _PLAIN else closing + _ITEM
+
+    def encode(self, blocks: Sequence[Block]) -> bytes:
+        block = blocks[0]
         match block:
             case Text(role="assistant"):
                 return encoding.encode(
@@ -191,9 +177,21 @@ class Renderer:
                         "use tool_changes='auto'",
                         seq=block.seq,
                     )
-                return _declaration(definition)
+                return self._declare.one(definition)
             case _:
                 assert_never(block)
+
+    def prompt(self, texts: Sequence[Text]) -> list[bytes]:
+        return [_part(text.text) for text in texts]
+
+    def marked(self, piece: bytes, mark: bytes) -> bytes:
+        # On the last part of an item of ours.
+        return spliced(piece, mark, closing=3)
+
+    def behind(self, tail: bytes, piece: bytes) -> bytes:
+        # What closes the item before is at most three bytes, and has no opening brace.
+        at = piece.index(b"{")
+        return piece[:at] + tail + b"," + piece[at:]
 
 
 def body(
@@ -206,42 +204,6 @@ def body(
     """Return the body of one request, from nothing; a `Renderer` gives the same bytes."""
     renderer = Renderer(encrypted_reasoning=encrypted_reasoning, breakpoints=breakpoints)
     return renderer.body(prompt, config)
-
-
-def _group(block: Block) -> int:
-    return block.seq if isinstance(block, Change) else _PLAIN
-
-
-def _closing(last: int | None) -> bytes:
-    """Return what stands between what was last and a new item."""
-    if last is None:
-        return b""
-    return b"," if last == _PLAIN else b"]},"
-
-
-def _opening(block: Block, last: int | None) -> bytes:
-    group = _group(block)
-    if group == _PLAIN:
-        return _closing(last)
-    return b"," if group == last else _closing(last) + _ITEM
-
-
-def _marked(piece: bytes) -> bytes:
-    """Splice a mark into the last part of an item of ours, which ends with `"}]}`."""
-    return piece[:-3] + _MARK + piece[-3:]
-
-
-def _same(piece: bytes) -> bytes:
-    return piece
-
-
-def _behind(tail: bytes, piece: bytes) -> bytes:
-    """Put the turn's instructions in front of a human message, behind what closes the one before.
-
-    That is at most three bytes, and has no opening brace.
-    """
-    at = piece.index(b"{")
-    return piece[:at] + tail + b"," + piece[at:]
 
 
 def _part(text: str) -> bytes:
@@ -266,33 +228,33 @@ def _declaration(tool: ToolSchema) -> bytes:
             "type": "function",
             "name": tool.name,
             "description": tool.description,
-            "parameters": parameters(tool.parameters),
+            "parameters": tool.parameters,
             # Absent means true on this wire, and few schemas are written for that.
             "strict": False,
         }
     )
 
 
-_declarations = Declarations(_declaration)
+def rewrite(native: tuple[Raw, ...], envelopes: Mapping[str, str], name: str) -> tuple[Raw, ...]:
+    """Return an answer's output items with some calls under another name.
 
-_REFUSED = ("oneOf", "anyOf", "allOf", "enum", "not")
+    A call that says something else is not the item its reasoning led to, so it loses its id; and
+    with it go the reasoning of the answer and the ids that depend on that.
 
-
-def parameters(schema: Raw) -> Raw:
-    """Return the schema as this wire takes it.
-
-    The provider refuses a schema whose top level is no object or holds a union, an enumeration or
-    a negation. Such a schema goes out without it; the whole one still decides whether a call is
-    valid.
+    Args:
+        native: The items.
+        envelopes: Argument text of the renamed calls, by call id.
+        name: What they are called.
     """
-    raw = bytes(schema)
-    if raw.startswith(b'{"type":"object"') and not any(word.encode() in raw for word in _REFUSED):
-        return schema
-    decoded = encoding.decode(raw)
-    if not isinstance(decoded, dict):
-        return Raw(b'{"type":"object"}')
-    value = cast("dict[str, Any]", decoded)
-    if value.get("type") == "object" and not any(word in value for word in _REFUSED):
-        return schema
-    kept = {name: part for name, part in value.items() if name not in _REFUSED}
-    return Raw(encoding.encode({**kept, "type": "object"}))
+    return tuple(_renamed(raw, envelopes, name) for raw in without_reasoning(native))
+
+
+def _renamed(raw: Raw, envelopes: Mapping[str, str], name: str) -> Raw:
+    item = _fields.decode(raw)
+    if bytes(item.get("type", b"")) != b'"function_call"':
+        return raw
+    envelope = envelopes.get(msgspec.json.decode(item["call_id"], type=str))
+    if envelope is None:
+        return raw
+    changed: dict[str, Any] = {**item, "name": name, "arguments": envelope}
+    return Raw(encoding.encode(changed))

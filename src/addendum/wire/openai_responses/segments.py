@@ -14,18 +14,11 @@ Sources: OpenAI guides "Prompt caching" and "Keep the prefix unchanged"; openai-
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from addendum import encoding
-from addendum.wire.segment import (
-    Json,
-    Kind,
-    Row,
-    Segment,
-    fields,
-    objects,
-    parse,
-)
+from addendum.wire.segment import ADDRESS, Json, Kind, Row, Segment, fields, objects, parse
 
 _APART = frozenset({"type", "role", "content", "output", "tools", "call_id", "id", "status"})
 _MARKABLE = frozenset({"input_text", "input_image", "input_file"})
@@ -141,3 +134,9 @@ def _listed(content: Any, kind: str) -> list[Json]:
 
 def _text(kind: str, text: str) -> Json:
     return {"type": kind, "text": text}
+
+
+def speaks(path: str, headers: Mapping[str, str], body: Json) -> int:
+    """Say how well a request fits this wire; see `addendum.wire.captured`."""
+    asks = "model" in body and isinstance(body.get("input"), list | str)
+    return ADDRESS if asks and not isinstance(body.get("messages"), list) else 0
