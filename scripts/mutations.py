@@ -381,8 +381,8 @@ MUTATIONS = (
     Mutation(
         "restore: hints are lost",
         REGISTRY,
-        "same = self._same(schema, hints)",
-        "hints = None; same = self._same(schema, hints)",
+        "same = self._held.same(schema, hints)",
+        "hints = None; same = self._held.same(schema, hints)",
         ("agent/known_tools", "property/decisions"),
     ),
     Mutation(

@@ -376,6 +376,7 @@ PATHS: dict[str, Path] = {
 
 ANSWERED = "a person has answered for this call, and that is all the gate wants"
 FITTING: dict[tuple[str, str], str] = {
+    ("stored", "in a subagent"): "what was changed is of the step before",
     ("can_dispatch", "early"): "only tools of the head start early, and it has no say in those",
     **{
         ("approval", path): ANSWERED

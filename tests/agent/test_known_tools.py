@@ -17,7 +17,7 @@ from addendum.agent.agent import Agent
 from addendum.agent.approval import Approval, Decision, OnRedefinition, Policy, hints
 from addendum.agent.session import Session
 from addendum.agent.subagents import subagent
-from addendum.cli.chat_approval import AskMode, on_redefinition, rules
+from addendum.host.asking import AskMode, on_redefinition, rules
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import ServerInstructions, ToolCall

@@ -22,6 +22,7 @@ from addendum.log.known import KnownTool, ToolsKnown
 from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolSchema
 from addendum.tools.entries import Entry, definition, hints_known, terms, unrecorded
+from addendum.tools.held import Held
 from addendum.tools.registry import Registry, Snapshot
 
 
@@ -61,7 +62,7 @@ class Redefinitions:
                 self._terms[data.name] = data.new
         self._read = len(log.rare)
         if grown and self._action == "keep":
-            self._registry.hold(self._known, self._records)
+            self._registry.hold(Held(dict(self._known), dict(self._records)))
 
     def _define(self, tool: ToolSchema) -> None:
         before, self._known[tool.name] = self._known.get(tool.name), tool

@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import anyio
-import msgspec
 from msgspec import Raw
 
 from addendum.errors import ConfigurationError, ContentError
@@ -22,14 +21,12 @@ from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
 from addendum.tools.entries import (
     Entry,
     Snapshot,
-    definition,
-    hints_in,
     hints_known,
     is_excluded,
-    unrecorded,
 )
 from addendum.tools.functions import FunctionTool, ToolContext
-from addendum.tools.mcp import RemoteTool, ServerSpec, ServerState
+from addendum.tools.held import Held
+from addendum.tools.mcp import ServerSpec, ServerState
 from addendum.tools.mcp_pool import Connection, ServerPool
 from addendum.tools.names import check_function_names, model_name, namer
 from addendum.tools.resources import resource_run
@@ -37,7 +34,6 @@ from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
 from addendum.tools.servers import (
     Outcome,
     Run,
-    Same,
     Server,
     absent,
     as_logged,
@@ -89,8 +85,7 @@ class Registry:
         self._store = store
         self._pins = dict(pins or {})
         self._search: Run | None = None
-        self._held: Mapping[str, ToolSchema] = {}
-        self._held_records: Mapping[str, KnownTool] = {}
+        self._held = Held()
         self._known: Mapping[str, KnownTool] = {}
         self._logged: Mapping[str, ToolSchema] = {}
         self._active: tuple[ToolSchema, ...] = ()
@@ -143,16 +138,9 @@ class Registry:
         self._search = run
         self._snapshot = None
 
-    def hold(self, definitions: Mapping[str, ToolSchema], records: Mapping[str, KnownTool]) -> None:
-        """Say which tools stay as they are, whatever becomes of them later.
-
-        Of hints the stricter ones count from then on; a tool that comes from elsewhere is not used.
-
-        Args:
-            definitions: By name.
-            records: What is known of them beside, by name.
-        """
-        self._held, self._held_records = dict(definitions), dict(records)
+    def hold(self, held: Held) -> None:
+        """Say which tools stay as they are, whatever becomes of them later."""
+        self._held = held
         self._snapshot = None
 
     async def start(self, wait: float) -> None:
@@ -422,9 +410,9 @@ class Registry:
         for name in [name for name in entries if is_excluded(name, self.excluded)]:
             del entries[name]
         unused: dict[str, Entry] = {}
-        for name in self._held:
+        for name in self._held.definitions:
             entry = entries.get(name)
-            if entry is not None and (kept := self._kept(name, entry)) is not entry:
+            if entry is not None and (kept := self._held.kept(entry)) is not entry:
                 unused[name] = entry
                 if kept is None:
                     del entries[name]
@@ -438,17 +426,6 @@ class Registry:
         if active != self._active:
             self._active = active
         return Snapshot(entries, instructions, self._active, unused)
-
-    def _kept(self, name: str, entry: Entry) -> Entry | None:
-        """Return a tool that stays as it was; None if it comes from elsewhere now."""
-        held, record = self._held[name], self._held_records.get(name, unrecorded(name))
-        if record is not None:
-            if record.server != entry.server:
-                return None
-            entry = entry.with_hints(hints_known(record).stricter(entry.hints))
-        if definition(held) == definition(entry.schema):
-            return entry
-        return msgspec.structs.replace(entry, schema=held)
 
     def _absent(self, tool: ToolSchema) -> Entry:
         record = self._known.get(tool.name)
@@ -467,7 +444,7 @@ class Registry:
             for schema in server.restored:
                 record = self._known.get(schema.name)
                 hints = None if record is None else hints_known(record).annotations()
-                same = self._same(schema, hints)
+                same = self._held.same(schema, hints)
                 run = remote_by_name(server, self._connect, schema.name, same)
                 own = None if record is None else record.own
                 entries[schema.name] = Entry(
@@ -478,7 +455,8 @@ class Registry:
             for tool in server.known:
                 name = server.names[tool.name]
                 schema = ToolSchema(name, tool.description, tool.parameters, flag)
-                run = remote(server, self._connect, tool.name, self._same(schema, tool.annotations))
+                same = self._held.same(schema, tool.annotations)
+                run = remote(server, self._connect, tool.name, same)
                 entries[name] = Entry(
                     as_logged(schema, self._logged.get(name)),
                     run,
@@ -488,23 +466,6 @@ class Registry:
                 )
         if server.instructions and (server.known or server.restored):
             instructions[server.spec.name] = server.instructions
-
-    def _same(self, schema: ToolSchema, annotations: Raw | None) -> Same:
-        """Return what says whether a listed tool is still the one that calls were judged by."""
-
-        def same(tool: RemoteTool) -> bool:
-            if schema.name in self._held:
-                # Its definition stays whatever the server does; it must be no less harmless.
-                record = self._held_records.get(schema.name, unrecorded(schema.name))
-                kept = hints_in(annotations) if record is None else hints_known(record)
-                return kept.stricter(hints_in(tool.annotations)) == kept
-            listed = ToolSchema(schema.name, tool.description, tool.parameters)
-            listed = as_logged(listed, schema)
-            return definition(listed) == definition(schema) and (
-                hints_in(tool.annotations) == hints_in(annotations)
-            )
-
-        return same
 
     def _give_names(self, server: Server, entries: Mapping[str, Entry]) -> None:
         # Once given, a name stays the tool's own.
