@@ -141,6 +141,7 @@ class UnknownNames:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._checked: Snapshot | None = None
         self._left = written_in(session.agent)
         first = session.log.events[0].data
         if isinstance(first, SessionStart) and first.parent is None:
@@ -148,18 +149,12 @@ class UnknownNames:
             below = {tool.name for each in _with_children(session.agent) for tool in each.tools}
             names = [Written(f"exclude=[{name!r}]", name) for name in first.excluded]
             self._left += [each for each in names if not each.fits(below)]
-        headers = [event.data for event in session.log.rare]
-        seen = [
-            tool.name
-            for data in headers
-            if isinstance(data, RequestHeader)
-            for tool in data.header.tools
-        ]
-        if session.log.header is not None:
+        if self._left and session.log.header is not None:
             # What could be said of the requests so far was said by whoever sent them.
+            seen = _ever_offered(session)
             servers = session.registry.server_names
             away = [s for s in servers if not any(n.startswith(model_prefix(s)) for n in seen)]
-            self._settled({*seen, *self._own(session.registry.snapshot())}, away)
+            self._settled(seen | self._own(session.registry.snapshot()), away)
 
     def notices(self, snapshot: Snapshot) -> list[str]:
         """Return a line for each name that can be said now to mean nothing.
@@ -167,8 +162,9 @@ class UnknownNames:
         Args:
             snapshot: The tools of the step.
         """
-        if not self._left:
+        if not self._left or snapshot is self._checked:
             return []
+        self._checked = snapshot
         return self._settled(self._own(snapshot), self._session.registry.unlisted)
 
     def _own(self, snapshot: Snapshot) -> set[str]:
@@ -200,6 +196,17 @@ def _known(session: Session, snapshot: Snapshot) -> set[str]:
     told = definitions(session.tool_history())
     head = {tool.name for tool in session.head_tools()}
     return {*own, *told, *head, *snapshot.entries}
+
+
+def _ever_offered(session: Session) -> set[str]:
+    """Return the names of all tools that a session's headers have."""
+    headers = (event.data for event in session.log.rare)
+    return {
+        tool.name
+        for data in headers
+        if isinstance(data, RequestHeader)
+        for tool in data.header.tools
+    }
 
 
 def check_refused(session: Session, names: Iterable[str]) -> None:

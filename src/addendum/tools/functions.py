@@ -29,7 +29,15 @@ from msgspec import Raw, Struct
 
 from addendum import encoding
 from addendum.allowed import shown
-from addendum.checked import AtLeastNone, Seconds, Word, check_fields, check_value, checks_arguments
+from addendum.checked import (
+    SHALLOW,
+    AtLeastNone,
+    Seconds,
+    Word,
+    check_fields,
+    check_value,
+    checks_arguments,
+)
 from addendum.errors import ConfigurationError, ContentError
 from addendum.log.values import ToolSchema
 from addendum.tools.dispatcher import RESERVED_NAMES
@@ -64,7 +72,7 @@ class ToolContext(Struct, frozen=True):
     step: AtLeastNone
     call_id: str
     tool: str
-    state: dict[str, Any]
+    state: Annotated[dict[str, Any], SHALLOW]
     report: Callable[[float, float | None, str | None], None] = _unheard
     host: Any = None
 
