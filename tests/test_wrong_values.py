@@ -357,7 +357,7 @@ ROWS: dict[tuple[str, str], list[Any]] = {
     ],
     ("Agent", "catalogue"): ["/no/such/file"],
     ("Agent", "on_redefinition"): ["ask"],
-    ("Agent.open", "exclude"): [["nosuch"]],
+    ("Agent.open", "exclude"): [["wbe"]],
     ("Agent.open", "session_id"): ["", "a/b", "a\nb", Named("x" * 201, "xxx")],
     ("Agent.open", "store"): [
         Named("", "scheme"),
@@ -450,7 +450,7 @@ def said(error: AddendumError, name: str, value: Any, part: str) -> None:
     line = str(error)
     assert line == " ".join(line.split()) and 15 <= len(line) <= 900, line
     assert "secret" not in line
-    inner = re.findall(r"nosuch|look|comand|evn|colour|'s'", repr(value))
+    inner = re.findall(r"nosuch|wbe|look|comand|evn|colour|'s'", repr(value))
     named = [part] if part else [f"({name}", f"{name}=", repr(value), *inner]
     if isinstance(value, str) and value.strip() and not part:
         named.append(value.strip())

@@ -1,9 +1,10 @@
 """Names that no tool has: told as soon as the tools are known, with the nearest one.
 
-A name is an error where nothing can bring it: no function of the agent has it, no configured
-server's tools begin like it, and no `tool_dispatch=True` says that tools are added later. Where
-something still may, a notice tells it in the first turn that knows better. A glob pattern stands
-for what there is, so one that fits nothing is a notice at most.
+A name that no function of the agent has, and that no configured server's tools begin like, is an
+error if the agent has all of its tools (no servers, no `tool_dispatch=True`), or if it looks like a
+slip for one that is there. Where a server or a hand may still bring it, a notice tells it in the
+first turn that knows better. A glob pattern stands for what there is, so one that fits nothing is
+a notice at most.
 """
 
 from __future__ import annotations
@@ -107,9 +108,10 @@ def check_names(agent: Agent, names: Iterable[Written], *, children: bool = Fals
         known = servers if name.of_server else tools
         if name.is_pattern or name.name in known:
             continue
-        by_hand = agent.tool_dispatch and not name.is_wild
-        if not name.of_server and (name.may_come(servers) or by_hand):
-            continue
+        if not (name.of_server or (name.exact and name.is_wild)):
+            may_come = name.may_come(servers) or agent.tool_dispatch
+            if may_come or (servers and not nearest(name.name, known - RESERVED_NAMES)):
+                continue
         raise ConfigurationError(_line(name, known - RESERVED_NAMES, agent))
 
 

@@ -18,7 +18,10 @@ def rules(asked: Sequence[str]) -> Approval | None:
     """
     if not asked:
         return None
-    patterns = [pattern for name in asked for pattern in (name, f"*__{name}")]
+    # Patterns both: a tool that a step adds is none yet, and an exact name would have to be.
+    patterns = [
+        pattern for name in asked for pattern in (f"[{name[0]}]{name[1:]}", f"*__{name}") if name
+    ]
     return Approval(tuple(Policy("ask", pattern) for pattern in patterns), default="allow")
 
 
