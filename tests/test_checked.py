@@ -114,7 +114,7 @@ RIGHT: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "value"), RIGHT, ids=str)
+@pytest.mark.parametrize(("annotation", "value"), RIGHT, ids=range(len(RIGHT)))
 def test_what_fits_is_taken(annotation: Any, value: Any) -> None:
     check_value("W", "x", value, annotation)
 
