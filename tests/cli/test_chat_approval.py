@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from tests.cli.terminal_process import in_terminal
 
 from addendum.agent.approval import KINDS, Pending
-from addendum.cli.chat_approval import ask_about
+from addendum.cli.chat_approval import as_run, ask_about
 from addendum.cli.chat_room import default_mode
 from addendum.cli.main import main
 from addendum.log.events import ToolCall, ToolResult
@@ -207,3 +207,26 @@ def test_arguments_are_shown_in_full_and_safely(capsys: pytest.CaptureFixture[st
     shown = capsys.readouterr()
     assert "xend" in shown.out and "\x1b" not in shown.out
     assert "(1 of 2)" in shown.out and "5,008 characters" in shown.out
+
+
+def test_arguments_are_asked_about_as_the_tool_gets_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    key = "ghp_" + "aB3" * 12
+    said = (
+        '{"path": "safe.txt", "path": "\\u002e\\u002e/secret", "n": 1e2, "two": "a  b",'
+        f' "key": "{key}", "odd": "\\u0000\\u001b[2J\\u202e\\u200b\\u00a0\\n"}}'
+    )
+    reason = f"the rule `ask tool=write` fits, {key}"
+    ask_about([Pending("a", "write", said, reason, "d", KINDS)], lambda _: "n")
+    shown = capsys.readouterr().out
+    # The last of two is the one that counts, and escapes are what they stand for.
+    assert '"path": "../secret"' in shown and "safe.txt" not in shown
+    # What has no look of its own is to be seen, spaces stay, and a key is what it is.
+    assert r'"odd": "\u0000\u001b[2J\u202e\u200b\u00a0\n"' in shown and '"a  b"' in shown
+    assert f'"key": "{key}"' in shown
+    # Which rule asks is told, and quotes nothing.
+    assert "the rule `ask tool=write` fits, [redacted " in shown
+    assert as_run(as_run(said)) == as_run(said)
+    assert json.loads(as_run(said)) == json.loads(said)
+    assert as_run("no \x1b JSON\n") == "no \\u001b JSON\n" and as_run("") == "{}"

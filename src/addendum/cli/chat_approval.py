@@ -54,7 +54,7 @@ def ask_about(waiting: Sequence[Pending], read: Callable[[str], str]) -> dict[st
         if not short:
             _ask(whole[:SHOWN])
         if len(whole) > SHOWN:
-            many = number(len(whole))
+            many = number(len(each.arguments))
             say(f"  its arguments have {many} characters; this is their beginning", error=True)
         say(f"  {line(each.reason, _NAME)}", dim=True)
         while (decision := _decision(read)) is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -35,6 +35,10 @@ _BLOCK = re.compile(r"[A-Za-z0-9+/=\s\\:,.-]{16,}")
 _PORT = re.compile(r"[0-9]{1,5}[/?#]")
 
 
+_SHARED = 24
+"""Characters at the end of a key that may be the beginning of another one."""
+
+
 class Span(Struct, frozen=True):
     """A secret in a text.
 
@@ -61,12 +65,12 @@ class _Signs(Struct, frozen=True):
     """What a text has that a secret needs.
 
     Attributes:
-        forms: Forms that it may hold.
+        starts: Forms that it may hold, each with where.
         names: Whether a word in it ends the name of a secret.
         hidden: Whether it may hold either behind escapes.
     """
 
-    forms: tuple[Form, ...]
+    starts: list[tuple[Form, int]]
     names: bool
     hidden: bool
 
@@ -74,13 +78,15 @@ class _Signs(Struct, frozen=True):
 def _signs(text: str) -> _Signs | None:
     """Return what points to secrets in a text; None if nothing does. It is not decoded."""
     known = forms()
-    anchors = known.anchors
-    literals = {anchors.which(match)[0] for match in anchors.pattern.finditer(text)}
-    likely = dict.fromkeys(form for each in sorted(literals) for form in known.by_anchor[each])
-    found = (*likely, *(form for form in known.free if form.pattern.search(text)))
+    starts: list[tuple[Form, int]] = []
+    for match in known.anchors.pattern.finditer(text):
+        literal, at = known.anchors.which(match)
+        starts += [(form, at - offset) for form, offset in known.by_anchor[literal]]
+    for form in known.free:
+        starts += [(form, match.start()) for match in form.pattern.finditer(text)]
     named = known.words.pattern.search(names.small(text)) is not None
     hidden = hides(text)
-    return _Signs(found, named, hidden) if found or named or hidden else None
+    return _Signs(starts, named, hidden) if starts or named or hidden else None
 
 
 def _spans(text: str, depth: int) -> Iterator[Span]:
@@ -131,17 +137,29 @@ def _own(text: str, signs: _Signs) -> Iterator[Span]:
         yield from _any(text, signs)
         return
     gone = [match.span() for match in names.PLACEHOLDER.finditer(text)]
+    begins = [start for start, _ in gone]
+
+    def inside(place: int) -> bool:
+        at = bisect_right(begins, place) - 1
+        return at >= 0 and place < gone[at][1]
+
     for span in _any(text, signs):
-        if not any(a <= span.start < b or a < span.end <= b for a, b in gone):
+        if not (inside(span.start) or inside(span.end - 1)):
             yield span
 
 
 def _any(text: str, signs: _Signs) -> Iterator[Span]:
-    found = [
-        (span, form)
-        for form in signs.forms
-        for span in (_of_block(form, text) if form.end else _of_form(form, text))
-    ]
+    found: list[tuple[Span, Form]] = []
+    ends: dict[str, int] = {}
+    for form, start in signs.starts:
+        # A key may have run into the next one: its last characters are looked at again.
+        if start < 0 or start < ends.get(form.name, 0) - _SHARED:
+            continue
+        match = form.pattern.match(text, start)
+        span = None if match is None else _at(form, text, match)
+        if span is not None:
+            ends[form.name] = max(ends.get(form.name, 0), span.end)
+            found.append((span, form))
     last = 0
     for span, form in sorted(found, key=lambda each: each[0].start):
         start = span.start
@@ -156,14 +174,28 @@ def _any(text: str, signs: _Signs) -> Iterator[Span]:
             yield Span(start, end, text[start:end])
 
 
-def _of_form(form: Form, text: str) -> Iterator[Span]:
-    test = _CHECKS.get(form.check)
-    for match in form.pattern.finditer(text):
-        start, end = match.span(match.re.groups)
-        secret = text[start:end]
-        if test is not None and not test(secret):
-            continue
-        yield Span(start, end, secret)
+def _at(form: Form, text: str, match: re.Match[str]) -> Span | None:
+    """Return the secret of a match, or None if it is none after all."""
+    start, end = match.span(match.re.groups)
+    start -= form.before
+    if form.end:
+        start, end = match.end(), _block_end(form, text, match.end())
+    secret, test = text[start:end], _CHECKS.get(form.check)
+    if not secret.strip() or (test is not None and not test(secret)):
+        return None
+    return Span(start, end, secret)
+
+
+def _block_end(block: Form, text: str, start: int) -> int:
+    """Return where a block ends that begins at a place."""
+    following = block.pattern.search(text, start, start + MAX_BLOCK)
+    limit = start + MAX_BLOCK if following is None else following.start()
+    end = text.find(block.end, start, limit)
+    if end >= 0:
+        return end
+    # It was cut off: what can be of it is.
+    found = _BLOCK.match(text, start, limit)
+    return start if found is None else found.end()
 
 
 def _in_word(text: str, span: Span) -> bool:
@@ -182,27 +214,6 @@ def _in_blob(text: str, start: int) -> bool:
     kinds = (str.isupper, str.islower, str.isdigit)
     upper, lower, digits = (sum(map(kind, before)) for kind in kinds)
     return upper >= 8 and lower >= 8 and digits >= 3 and upper + lower + digits >= 58
-
-
-def _of_block(block: Form, text: str) -> Iterator[Span]:
-    last, end = 0, -1
-    for match in block.pattern.finditer(text):
-        start = match.end()
-        if match.start() < last:
-            continue
-        if end < start:
-            end = text.find(block.end, start)
-            end = sys.maxsize if end < 0 else end
-        near = min(end, start + MAX_BLOCK)
-        following = block.pattern.search(text, start, near)
-        if end - start <= MAX_BLOCK and following is None:
-            last = end
-        else:
-            # It was cut off: what can be of it is.
-            found = _BLOCK.match(text, start, near)
-            last = start if found is None else found.end()
-        if last > start:
-            yield Span(start, last, text[start:last].strip())
 
 
 def _basic(secret: str) -> bool:
@@ -250,6 +261,8 @@ def _in_json(text: str, depth: int) -> Iterator[Span]:
             found = [Span(begin, len(value), value[begin:])]
         else:
             found = _spans(value, depth + 1)
+        if place.sealed:
+            found = [span for span in found if not span.start]
         for span in found:
             start, end = span.start, span.end
             if view is not None:

@@ -28,6 +28,7 @@ class _Row(Struct, frozen=True, forbid_unknown_fields=True):
     begin: str = ""
     end: str = ""
     anchors: tuple[str, ...] = ()
+    before: int = 0
     word: bool = False
     check: str = ""
 
@@ -61,7 +62,8 @@ class Form(Struct, frozen=True):
     Attributes:
         name: What it is.
         pattern: Its expression; the secret is its group, or all of it.
-        anchors: Literals of which one stands in every match; empty if there are none.
+        anchors: Literals of which a match begins with one; empty if there are none.
+        before: Characters in front of the match that belong to the secret.
         blob: Whether long base64 has an anchor of it by chance.
         word: Whether an English word ends in its first letters.
         check: Name of a further test, or empty.
@@ -72,6 +74,7 @@ class Form(Struct, frozen=True):
     name: str
     pattern: re.Pattern[str]
     anchors: tuple[str, ...]
+    before: int
     blob: bool
     word: bool
     check: str
@@ -104,7 +107,8 @@ class Forms(Struct, frozen=True):
 
     Attributes:
         anchors: Finds the least literals that the anchors of forms and blocks hold.
-        by_anchor: The forms and blocks that such a literal may be of.
+        by_anchor: The forms and blocks that such a literal may be of, and how far behind the
+            beginning of an anchor of theirs it stands.
         free: Forms without an anchor.
         words: Finds the last words of names in text of small letters.
         ends: What the names of secrets end in.
@@ -116,7 +120,7 @@ class Forms(Struct, frozen=True):
     """
 
     anchors: Finder
-    by_anchor: Mapping[str, tuple[Form, ...]]
+    by_anchor: Mapping[str, tuple[tuple[Form, int], ...]]
     free: tuple[Form, ...]
     words: Finder
     ends: tuple[str, ...]
@@ -129,7 +133,7 @@ class Forms(Struct, frozen=True):
     @property
     def every(self) -> tuple[Form, ...]:
         """All forms and blocks."""
-        anchored = [form for own in self.by_anchor.values() for form in own]
+        anchored = [form for own in self.by_anchor.values() for form, _ in own]
         return (*dict.fromkeys(anchored), *self.free)
 
 
@@ -139,12 +143,21 @@ def forms() -> Forms:
     text = (resources.files("addendum.masking") / "forms.toml").read_text("utf-8")
     file = msgspec.convert(tomllib.loads(text), _File)
     every = tuple(_form(row) for row in (*file.form, *file.block))
-    anchors = _finder({anchor for form in every for anchor in form.anchors})
+    literals = {anchor for form in every for anchor in form.anchors}
+    # The least that others hold stand for these.
+    anchors = _finder({a for a in literals if not any(b != a and b in a for b in literals)})
     names = file.names
     return Forms(
         anchors,
         {
-            literal: tuple(f for f in every if any(literal in anchor for anchor in f.anchors))
+            literal: tuple(
+                dict.fromkeys(
+                    (form, anchor.index(literal))
+                    for form in every
+                    for anchor in form.anchors
+                    if literal in anchor
+                )
+            )
             for literal, _ in anchors.literals
         },
         tuple(form for form in every if not form.anchors),
@@ -161,19 +174,20 @@ def forms() -> Forms:
 def _form(row: _Row) -> Form:
     pattern = re.compile(row.pattern or row.begin)
     blob = any(len(anchor) <= _BY_CHANCE for anchor in row.anchors)
-    return Form(row.name, pattern, row.anchors, blob, row.word, row.check, row.end, row.sample)
+    return Form(
+        row.name, pattern, row.anchors, row.before, blob, row.word, row.check, row.end, row.sample
+    )
 
 
 def _finder(literals: set[str], behind: str = "") -> Finder:
-    """Return what finds literals; of those that hold another one, the other is found.
+    """Return what finds literals.
 
     Args:
         literals: The literals.
         behind: An expression for what has to follow each.
     """
-    least = sorted(a for a in literals if not any(b != a and b in a for b in literals))
     by_pivot: dict[str, list[tuple[str, int]]] = {}
-    for literal in least:
+    for literal in sorted(literals):
         at = min(range(len(literal)), key=lambda at: _RARE.find(literal[at]))
         by_pivot.setdefault(literal[at], []).append((literal, at))
     parts: list[str] = []

@@ -28,12 +28,14 @@ class Place(Struct, frozen=True):
         end: The one behind its last.
         secret: Whether it is a secret as a whole.
         scalar: Whether it is a number.
+        sealed: Whether a provider made it: then nothing but a key that it is itself is a secret.
     """
 
     start: int
     end: int
     secret: bool = False
     scalar: bool = False
+    sealed: bool = False
 
 
 class _Level:
@@ -113,8 +115,8 @@ def _closed(text: str, level: _Level) -> Iterator[Place]:
     known = forms()
     for name, place in level.sealed:
         beside = known.beside.get(name)
-        if beside is not None and level.seen.isdisjoint(beside):
-            yield place
+        sealed = beside is None or not level.seen.isdisjoint(beside)
+        yield Place(place.start, place.end, sealed=sealed)
     if level.value is None or not level.label:
         return
     value = text[level.value.start : level.value.end]

@@ -28,6 +28,9 @@ be slow takes about a second at this length."""
 MAX_IMAGE = 500_000
 """Characters of an image that stands in the text itself."""
 
+LONG = 2_000
+"""Characters from which on a masked text is remembered."""
+
 _TAGS = frozenset(
     "p br hr h1 h2 h3 h4 h5 h6 strong em s code pre blockquote ul ol li table thead tbody tr th td"
     " a img".split()
@@ -60,7 +63,15 @@ def whole() -> Generator[None]:
 
 def discreet(text: str) -> str:
     """Return text as a page may show it, without credentials; mask first, and cut then."""
-    return text if _WHOLE.get() else masked(text)
+    if _WHOLE.get():
+        return text
+    return _masked(text) if len(text) > LONG else masked(text)
+
+
+@functools.lru_cache(maxsize=256)
+def _masked(text: str) -> str:
+    # Pages show the same events again and again; a text without credentials is no second copy.
+    return masked(text)
 
 
 def discreet_json(data: bytes) -> bytes:
