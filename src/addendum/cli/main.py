@@ -6,7 +6,9 @@ cannot be used so. An error is one line on stderr.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -17,6 +19,7 @@ import click
 
 from addendum.cli.flags import check_variables
 from addendum.errors import AddendumError, install_hint
+from addendum.paths import reason, shown
 from addendum.version import __version__
 
 COMMANDS = {
@@ -80,12 +83,13 @@ class Commands(click.Group):
             sys.stdout.flush()
             return result
         except BrokenPipeError:
-            # Whoever read us has enough. Python would complain once more when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # Whoever read us has enough.
+            _say_no_more()
             raise click.exceptions.Exit(_BROKEN_PIPE) from None
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the program and leave with its exit code."""
+        _open_streams()
         try:
             check_variables(os.environ)
             code: int | None = super().main(*args, **{**extra, "standalone_mode": False})
@@ -106,13 +110,35 @@ class Commands(click.Group):
             if extra_name is None:
                 raise
             code = _fail(f"this needs {error.name}; {install_hint(extra_name)}")
+        except OSError as error:
+            # What no command has foreseen: a full disk, a limit of the system, a lost terminal.
+            _say_no_more()
+            where = f" {shown(error.filename)}" if isinstance(error.filename, str) else ""
+            code = _fail(f"the system refused it: {reason(error)}{where}; mend that and try again")
         except Exception as error:
             code = _fail(fault(error))
         sys.exit(code or 0)
 
 
+def _open_streams() -> None:
+    """Have all three streams, also where they were closed, and write what a terminal can show."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # Descriptors that are free would be taken by the first file that is opened.
+            setattr(sys, name, Path(os.devnull).open(mode))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _say_no_more() -> None:
+    """Give up stdout; Python would complain of it once more when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _fail(message: str) -> int:
-    click.echo(f"addendum: {' '.join(message.split())}", err=True)
+    with contextlib.suppress(OSError):
+        click.echo(f"addendum: {' '.join(message.split())}", err=True)
     return 2
 
 

@@ -11,6 +11,7 @@ from addendum.log.events import RequestSent
 from addendum.log.seal import change_of, read
 from addendum.log.session_log import SessionLog
 from addendum.log.store import SessionRow, Store
+from addendum.paths import shown, there
 from addendum.stores import DEFAULT_URL, open_store
 from addendum.stores.sqlite import PREFIX, path_of
 from addendum.stores.tail import tail
@@ -30,9 +31,10 @@ async def reading(url: str | None) -> AsyncGenerator[Store]:
         ConfigurationError: There is none: looking must not make one.
     """
     address = url or DEFAULT_URL
-    if address.startswith(PREFIX) and not path_of(address).exists():
+    if address.startswith(PREFIX) and not there(path_of(address)):
         raise ConfigurationError(
-            f"there is no store at {path_of(address)}; name one with --store or $ADDENDUM_STORE"
+            f"there is no store at {shown(path_of(address))}; name one with --store or "
+            "$ADDENDUM_STORE"
         )
     store = await open_store(address)
     try:
@@ -47,7 +49,7 @@ async def all_rows(url: str | None) -> list[SessionRow]:
     Raises:
         ConfigurationError: There is no such store.
     """
-    if url is None and not path_of(DEFAULT_URL).exists():
+    if url is None and not there(path_of(DEFAULT_URL)):
         return []
     async with reading(url) as store:
         return await store.sessions()
@@ -132,7 +134,7 @@ def where(url: str | None) -> str:
         url: Its address; the user's own store if None.
     """
     address = url or DEFAULT_URL
-    return str(path_of(address)) if address.startswith(PREFIX) else line(address, 60)
+    return shown(path_of(address)) if address.startswith(PREFIX) else line(address, 60)
 
 
 def _chosen(rows: list[SessionRow], beginning: str, url: str | None) -> SessionRow:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,6 +23,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 WIDTH = 80
 """Columns that output fits where the terminal does not say more."""
+
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 LAB_ROUTE = "anthropic:claude-opus-5-5"
 """Where a talk with the lab goes if nothing else is said."""
@@ -45,7 +49,13 @@ def store_option(command: F) -> F:
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON."""
-    click.echo(msgspec.json.format(encoding.encode(value), indent=2).decode())
+    text = msgspec.json.format(encoding.encode(value), indent=2).decode()
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        # As JSON has it, nothing is lost where the terminal cannot show a sign.
+        text = _BEYOND_ASCII.sub(lambda found: json.dumps(found.group())[1:-1], text)
+    click.echo(text)
 
 
 def run_async(function: Callable[..., Awaitable[T]], *arguments: Any) -> T:

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import uvicorn
 from msgspec import Meta
@@ -23,7 +24,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from addendum.checked import AtLeastNone, AtLeastOne, Port, Wait, checks_arguments
 from addendum.errors import ConfigurationError
@@ -393,7 +394,7 @@ async def serve(
             ) from error
         # An answer that is cut on purpose is an error to the server, hence the level.
         config = uvicorn.Config(
-            app,
+            _patient(app),
             lifespan="off",
             log_config=None,
             log_level="critical",
@@ -411,6 +412,22 @@ async def serve(
         finally:
             with anyio.CancelScope(shield=True):
                 await _close(server, release)
+
+
+def _patient(app: ASGIApp) -> ASGIApp:
+    """Let the event loop notice between two pieces of an answer that its client has gone.
+
+    Else asyncio warns of each further piece, on the terminal of whoever serves.
+    """
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def piece(message: Message) -> None:
+            await send(message)
+            await anyio.lowlevel.checkpoint()
+
+        await app(scope, receive, piece)
+
+    return answer
 
 
 async def _close(server: uvicorn.Server, release: Callable[[], None]) -> None:

@@ -17,11 +17,13 @@ from urllib.parse import parse_qs, urlsplit
 import click
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from addendum.cli.main import fault
 from addendum.encoding import digest
+from addendum.errors import AddendumError
 
 MAX_BODY = 2 * 1024 * 1024
 """Bytes that the body of a request to us may have."""
@@ -92,6 +94,10 @@ class Guard:
             return
         try:
             await self._app(scope, _bounded(receive), send)
+        except ClientDisconnect:
+            return  # Whoever asked has gone.
+        except AddendumError as error:
+            click.echo(f"addendum: {' '.join(str(error).split())}", err=True)
         except Exception as error:
             # The page was told that it failed; whoever runs the server reads why.
             click.echo(f"addendum: {fault(error)}", err=True)
