@@ -42,6 +42,7 @@ from addendum.cache.reported import usage_in, usage_of
 from addendum.cache.secrets import kept_headers
 from addendum.errors import ContentError
 from addendum.log.values import Usage
+from addendum.paths import reason, shown
 from addendum.wire.reading import items, slices
 from addendum.wire.segment import Json, fields
 
@@ -82,6 +83,8 @@ def iter_captures(path: str | Path) -> Iterator[Source]:
     """
     name = Path(path)
     empty = True
+    if "\0" in str(name):
+        raise ContentError(f"cannot read {shown(name)}: its name holds a NUL character")
     try:
         if not (name.is_file() or name.is_dir()) and name.exists():
             # A pipe may never be written to, and a device never end.
@@ -91,7 +94,7 @@ def iter_captures(path: str | Path) -> Iterator[Source]:
                 empty = False
                 yield found
     except OSError as error:
-        raise ContentError(f"cannot read {name}: {error.strerror or error}") from error
+        raise ContentError(f"cannot read {shown(name)}: {reason(error)}") from error
     if empty:
         raise ContentError(f"{name}: no request to a model in it; capture requests with bodies")
 

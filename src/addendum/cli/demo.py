@@ -12,6 +12,7 @@ from addendum.cli.flags import FILE, NAME, NEW_FILE
 from addendum.cli.live import asked_for_live, live_options, run_live
 from addendum.cli.run import problems
 from addendum.cli.terminal import json_option, line, print_json, run_async, style
+from addendum.paths import told
 from addendum.routes import resolve
 from addendum.tell.figures import number, percent
 
@@ -115,7 +116,8 @@ def demo(
     if report is not None:
         from addendum.lab.report_page import page
 
-        report.write_text(page(runs, why), "utf-8")
+        with told("write", report, "name another file"):
+            report.write_text(page(runs, why), "utf-8")
         if not as_json:
             click.echo(f"written: {report}")
     if not all(each.holds for pair in runs for each in pair):

@@ -52,6 +52,9 @@ _EXTRAS = {
     "mcp": "lab",
     "mcp_types": "lab",
 }
+_LONGEST = 1_000
+"""Characters of an error, whatever was named in it; what to do stands at its end."""
+
 _BROKEN_PIPE = 141
 _INTERRUPTED = 130
 
@@ -137,8 +140,12 @@ def _say_no_more() -> None:
 
 
 def _fail(message: str) -> int:
+    text = " ".join(message.split())
+    text = "".join(each if each.isprintable() else "\ufffd" for each in text)
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
     with contextlib.suppress(OSError):
-        click.echo(f"addendum: {' '.join(message.split())}", err=True)
+        click.echo(f"addendum: {text}", err=True)
     return 2
 
 

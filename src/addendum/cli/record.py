@@ -15,6 +15,7 @@ from anyio.abc import Process, TaskStatus
 from addendum.cli.flags import NEW_FILE
 from addendum.cli.terminal import line, run_async
 from addendum.errors import ConfigurationError
+from addendum.paths import FOREIGN, reason, shown
 from addendum.tell.figures import number
 
 _SIGNALLED = 128
@@ -54,9 +55,10 @@ async def _record(out: Path, command: tuple[str, ...], environ: Mapping[str, str
             process = await anyio.open_process(
                 command, stdin=None, stdout=None, stderr=None, env={**environ, **proxy.variables}
             )
-        except OSError as error:
-            reason = error.strerror or error
-            raise ConfigurationError(f"cannot run {command[0]}: {reason}") from error
+        except FOREIGN as error:
+            raise ConfigurationError(
+                f"cannot run {shown(command[0])}: {reason(error)}; name a program behind --"
+            ) from error
         # Ctrl+C reaches the command as well; what it was sending is still written down.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         code = 0

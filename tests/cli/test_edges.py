@@ -1,0 +1,238 @@
+"""What comes in from outside and cannot be used: one line that says what to do, exit code 2.
+
+The table is walked by command and parameter, so a new parameter without a row fails.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import anyio
+import click
+import pytest
+from tests.agent.stage import CHAT, stage
+from tests.cli.commands import complaint
+
+from addendum.cli.main import COMMANDS, main
+from addendum.stores import SqliteStore
+
+ROUTE = "openai-chat:gpt-4.1"
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="pipes, links, signals")
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def bad_files(folder: Path, *, text: bool = False) -> Iterator[str]:
+    """Paths of files that cannot be read as what they are named for."""
+    empty, binary, huge = folder / "empty", folder / "binary", folder / "huge"
+    broken, closed, pipe, loop = (folder / name for name in ("broken", "closed", "pipe", "loop"))
+    yield str(folder / "nosuch.json")
+    yield str(folder)
+    yield f"{folder}/"
+    yield str(folder / ("x" * 300))
+    yield str(folder / ("x/" * 3_000))
+    yield str(folder / "a\udc80b")
+    yield "/dev/null"
+    yield "/dev/zero"
+    if not pipe.exists():
+        os.mkfifo(pipe)
+        loop.symlink_to(loop)
+        binary.write_bytes(b"\x7fELF" + bytes(range(256)) * 20)
+        with huge.open("wb") as file:
+            file.truncate(3 * 1024 * 1024 * 1024)  # sparse
+    yield str(pipe)
+    yield str(loop)
+    yield str(huge)
+    yield str(binary)
+    if not text:
+        empty.touch()
+        broken.write_text('{"a": [1, 2')
+        closed.write_text("\x00")
+        yield from map(str, (empty, broken, closed))
+
+
+def bad_outputs(folder: Path) -> Iterator[str]:
+    """Paths that nothing can be written to."""
+    taken = folder / "taken"
+    taken.touch()
+    yield str(folder)
+    yield str(folder / ("x" * 300))
+    yield f"{taken}/below.json"
+    yield str(folder / ("x/" * 3_000) / "y.json")
+
+
+def bad_stores(folder: Path) -> Iterator[str]:
+    """Addresses of what is no store."""
+    for path in bad_files(folder, text=True):
+        if path.endswith(("nosuch.json", "a\udc80b")):
+            continue  # A store is made there.
+        yield f"sqlite:///{path}"
+    yield from ("redis://u:secret@h/0", "kept.db", "sqlite://", "sqlite:///", "memory://x")
+    yield "sqlite:///~nobody-of-this-name/x.db"
+
+
+ODD = ("", " ", "nosuch", "\x1b[31mred", "a\nb", "a/b", "..", "x" * 5_000, "\udc80", "é\u202e")
+WORDS = (
+    "",
+    ":",
+    "x",
+    "nobody:x",
+    "\x1b[31m",
+    "a\nb:c",
+    "x" * 5_000,
+    "\udc80:\udc80",
+    "compatible:",
+)
+URLS = (
+    "",
+    "x",
+    "http://",
+    "ftp://h",
+    "http://[",
+    "http://h:99999/",
+    "http://\x00/",
+    "javascript:1",
+)
+SETS = ("", "x", "=1", "x=1", "\x1b=1", "a\nb=c")
+HOSTS = ("256.1.1.1", "no such host", "\udc80", "x" * 300)
+
+VALUES: dict[str, Callable[[Path], Iterator[str]]] = {
+    "file": bad_files,
+    "scenario": bad_files,
+    "captures": bad_files,
+    "mcp": bad_files,
+    "instructions": lambda folder: (f"@{path}" for path in bad_files(folder, text=True)),
+    "out": bad_outputs,
+    "report": bad_outputs,
+    "store": bad_stores,
+    "session": lambda folder: iter(ODD),
+    "session_id": lambda folder: iter(each for each in ODD if each not in ("nosuch", "é\u202e")),
+    "route": lambda folder: iter(WORDS),
+    "routes": lambda folder: iter(WORDS),
+    "name": lambda folder: iter(WORDS),
+    "base_url": lambda folder: iter(URLS),
+    "values": lambda folder: iter(SETS),
+    "host": lambda folder: iter(HOSTS),
+    "token": lambda folder: iter(("", "short")),
+    "command": lambda folder: iter((str(folder), str(folder / "nosuch"), "x" * 5_000, "\udc80")),
+    "what_if": lambda folder: iter(WORDS),
+}
+"""Values that cannot be used, by the name of a parameter."""
+
+CHECKED = {
+    *("tool_changes", "ask", "form", "allow", "language"),  # a choice
+    *("port", "at", "request", "a", "b", "max_cost"),  # a number in a range
+    *("live", "yes", "as_json", "tasks", "in_lab", "resources", "follow", "unredacted"),  # flags
+    "keep",  # only with --live, which needs keys
+}
+"""Parameters whose values the parser itself refuses, or that have none."""
+
+GOOD: dict[str, list[str]] = {
+    "demo": ["--scenario", "g2", "--route", ROUTE],
+    "run": ["g2", "--route", ROUTE],
+    "lab": [],
+    "routes list": ["openai-chat"],
+    "routes probe": [ROUTE, "--base-url", "http://127.0.0.1:9/v1", "--max-cost", "1"],
+    "chat": ["--lab"],
+    "serve": ["--lab", "--port", "0"],
+    "sessions": [],
+    "sessions delete": ["s"],
+    "show": ["s"],
+    "tools of": ["s"],
+    "tools pin": [],
+    "why": ["s"],
+    "diff": ["s", "1", "2"],
+    "check": ["captures.jsonl"],
+    "record": ["--", "true"],
+    "export": ["s"],
+}
+"""For each command, words with which it could be used."""
+
+SKIPPED = {
+    ("routes list", "name"): {""},  # all of them
+    ("chat", "base_url"): {*URLS},  # not with --lab
+    ("lab", "values"): {*SETS},  # only with a file
+    ("why", "base_url"): {*URLS},  # only with --ask
+}
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    for name in COMMANDS:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            if command.invoke_without_command:
+                yield name, click.Command(name, params=command.params)
+            for each in command.list_commands(click.Context(command)):
+                found = command.get_command(click.Context(command), each)
+                assert found is not None
+                yield f"{name} {each}", found
+        else:
+            yield name, command
+
+
+ROWS = [
+    (name, parameter.name, parameter)
+    for name, command in commands()
+    for parameter in command.params
+    if parameter.name not in CHECKED
+]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store with a session in it."""
+    found = f"sqlite:///{tmp_path_factory.mktemp('store')}/kept.db"
+
+    async def make() -> None:
+        store = await SqliteStore.open(found)
+        async with stage() as here, here.agent(CHAT).open("s", store=store) as session:
+            await session.run("one")
+            await session.run("two")
+        await store.aclose()
+
+    anyio.run(make)
+    return found
+
+
+def words(name: str, parameter: click.Parameter, value: str) -> list[str]:
+    """A call of a command in which one value is another one."""
+    given = [*name.split(), *GOOD[name]]
+    if isinstance(parameter, click.Option):
+        option = parameter.opts[0]
+        if option in given:
+            at = given.index(option)
+            del given[at : at + 2]
+        return [*given, f"{option}={value}"]
+    count = len(name.split())
+    place = {"b": count + 2, "a": count + 1}.get(parameter.name or "", count)
+    if parameter.name == "command":
+        return [*given[:count], "--", value]
+    return [*given[:count], "--", *given[count:place], value, *given[place + 1 :]][:99]
+
+
+@POSIX
+@pytest.mark.parametrize(("name", "parameter", "made"), ROWS, ids=[f"{n} {p}" for n, p, _ in ROWS])
+def test_what_cannot_be_used_is_one_line(
+    name: str,
+    parameter: str,
+    made: click.Parameter,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ADDENDUM_STORE", url)
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    for value in VALUES[parameter](tmp_path):
+        if value in SKIPPED.get((name, parameter), ()):
+            continue
+        said = complaint(*words(name, made, value))
+        assert "internal error" not in said and "Traceback" not in said, (value[:80], said)
+        shown = said.removesuffix("\n")
+        assert shown.isprintable() and len(shown) < 1_000, (value[:80], said)
+        assert "secret" not in said
