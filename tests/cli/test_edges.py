@@ -5,19 +5,26 @@ The table is walked by command and parameter, so a new parameter without a row f
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
+import anyio.abc
 import click
 import pytest
 from tests.agent.stage import CHAT, stage
-from tests.cli.commands import complaint
+from tests.cli.commands import call, complaint, told
 
+from addendum.cli import start
 from addendum.cli.main import COMMANDS, main
 from addendum.stores import SqliteStore
+
+pytestmark = pytest.mark.anyio
 
 ROUTE = "openai-chat:gpt-4.1"
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="pipes, links, signals")
@@ -207,7 +214,7 @@ def words(name: str, parameter: click.Parameter, value: str) -> list[str]:
         if option in given:
             at = given.index(option)
             del given[at : at + 2]
-        return [*given, f"{option}={value}"]
+        return [*name.split(), f"{option}={value}", *given[len(name.split()) :]]
     count = len(name.split())
     place = {"b": count + 2, "a": count + 1}.get(parameter.name or "", count)
     if parameter.name == "command":
@@ -234,5 +241,174 @@ def test_what_cannot_be_used_is_one_line(
         said = complaint(*words(name, made, value))
         assert "internal error" not in said and "Traceback" not in said, (value[:80], said)
         shown = said.removesuffix("\n")
-        assert shown.isprintable() and len(shown) < 1_000, (value[:80], said)
+        assert shown.isprintable() and len(shown) < 1_100, (value[:80], said)
         assert "secret" not in said
+
+
+# -- the terminal --------------------------------------------------------------------------------
+
+START = (sys.executable, "-m", "addendum.cli.start")
+
+
+def shell(command: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of shell in which `addendum` is this program."""
+    program = " ".join(START)
+    return subprocess.run(
+        ["bash", "-c", f'addendum() {{ {program} "$@"; }}; {command}'],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "ADDENDUM_STORE": f"sqlite:///{folder}/kept.db", **env},
+    )
+
+
+NO_HOME = f"env -u HOME XDG_DATA_HOME= ADDENDUM_STORE= {' '.join(START)}"
+PLAIN = "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 addendum"
+AWAY = "mkdir gone; cd gone; rmdir ../gone; addendum"
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("addendum routes | head -1; exit ${PIPESTATUS[0]}", (0, 141), ""),
+        ("addendum routes --json | head -c 10; exit ${PIPESTATUS[0]}", (0, 141), ""),
+        ("addendum routes >/dev/full", (2,), "addendum: the system refused it: No space left on"),
+        ("addendum routes --json >/dev/full", (2,), "No space left on"),
+        ("addendum routes >&-", (0,), ""),
+        ("addendum routes <&- >&- 2>&-", (0,), ""),
+        ("addendum show nosuch 2>&-", (2,), ""),
+        ("addendum show nosuch 2>/dev/full", (2,), ""),
+        ("addendum chat --lab <&-", (0,), ""),
+        ("addendum chat --lab </dev/null >&-", (0,), ""),
+        ("addendum chat --lab <.", (1, 2), ""),
+        ("printf '\\xff\\xfe hello\\n' | addendum chat --lab", (0, 1), ""),
+        (f"{AWAY} demo --scenario nosuch", (2,), "no scenario"),
+        (f"{AWAY} show x --store sqlite:///x.db", (2,), "write"),
+        ("PYTHONIOENCODING=ascii addendum routes", (0,), ""),
+        ("PYTHONIOENCODING=ascii addendum show 'é\u202e'", (2,), "there is no store"),
+        (f"{PLAIN} routes", (0,), ""),
+        (f"{NO_HOME} show nosuch --store 'sqlite:///~/no/such.db'", (2,), "there is no store"),
+        (f"ulimit -n 6; addendum run g2 --route {ROUTE}", (0, 2), ""),
+    ],
+)
+def test_a_terminal_that_is_not_as_usual(
+    command: str, code: tuple[int, ...], said: str, tmp_path: Path
+) -> None:
+    done = shell(command, tmp_path)
+    assert done.returncode in code, (done.returncode, done.stderr)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr and "internal error" not in done.stderr, done.stderr
+    assert done.stderr.count("\n") <= 1 or done.returncode in (0, 1), done.stderr
+
+
+def test_json_loses_nothing_where_a_terminal_cannot_show_a_sign(tmp_path: Path) -> None:
+    for encoding in ("ascii", "latin-1", "utf-8"):
+        done = shell("addendum routes openai-chat --json", tmp_path, PYTHONIOENCODING=encoding)
+        assert json.loads(done.stdout) == told("routes", "openai-chat")
+
+
+@pytest.fixture
+def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user whom the system does not know, as in many a container."""
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+
+
+@pytest.mark.usefixtures("no_home")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["sessions", "--store", "sqlite:///~/x.db"], 2),
+        (["show", "s", "--store", "sqlite:///~/x.db"], 2),
+        (["chat", "--lab", "--store", "sqlite:///~/x.db"], 2),
+        (["routes", "openai-chat"], 0),
+        (["run", "g2", "--route", ROUTE], 0),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else str(each),
+)
+def test_without_a_home_directory(arguments: list[str], code: int) -> None:
+    if code:
+        assert "there is no home directory" in complaint(*arguments)
+    else:
+        call(*arguments)
+
+
+@POSIX
+async def test_an_interrupt_ends_every_command_without_a_story(tmp_path: Path, url: str) -> None:
+    """Each waits for something that never comes: an answer, a server, a person, a command."""
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    base = ["--base-url", f"http://127.0.0.1:{port}/v1"]
+    code = f"import socket; a = socket.create_connection(('127.0.0.1', {port})); a.recv(1)"
+    hangs = tmp_path / "mcp.json"
+    server = {"command": sys.executable, "args": ["-c", code], "on": True}
+    hangs.write_text(json.dumps({"mcpServers": {"hangs": server}}))
+    speaks = {
+        "lab": ["lab"],
+        "serve": ["serve", "--lab", "--port", "0"],
+        "follow": ["show", "s", "--follow"],
+        "record": ["record", "--out", str(tmp_path / "o"), "--", "sh", "-c", "echo up; sleep 60"],
+    }
+    connects = {
+        "run": ["run", "g2", "--route", ROUTE, *base],
+        "probe": ["routes", "probe", ROUTE, *base, "--max-cost", "1"],
+        "chat": ["chat", "--lab", "--mcp", str(hangs)],
+        "pin": ["tools", "pin", "--mcp", str(hangs)],
+    }
+    env = {**os.environ, "ADDENDUM_STORE": url, "OPENAI_API_KEY": "x"}
+    ended: dict[str, tuple[int, str]] = {}
+    held: list[anyio.abc.SocketStream] = []
+    all_there = anyio.Event()
+
+    async def hold(stream: anyio.abc.SocketStream) -> None:
+        held.append(stream)
+        if len(held) >= len(connects):
+            all_there.set()
+        await anyio.sleep_forever()
+
+    async def one(name: str, words: list[str]) -> None:
+        async with await anyio.open_process(
+            [*START, *words], env=env, stdin=subprocess.PIPE, start_new_session=True
+        ) as process:
+            assert process.stdout is not None and process.stderr is not None
+            if name in speaks:
+                await process.stdout.receive()
+            else:
+                await all_there.wait()
+            os.killpg(process.pid, signal.SIGINT)
+            said = b"".join([part async for part in process.stderr]).decode()
+            ended[name] = await process.wait(), said
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, hold)
+        async with anyio.create_task_group() as programs:
+            for name, words in {**speaks, **connects}.items():
+                programs.start_soon(one, name, words)
+        tasks.cancel_scope.cancel()
+    for stream in held:
+        await stream.aclose()
+    await listener.aclose()
+    for name, (code, said) in ended.items():
+        # A page that is served, and a prompt, are left so.
+        assert code in ((0, 130) if name in ("serve", "chat") else (130,)), (name, code, said)
+        assert "Traceback" not in said and "internal error" not in said, (name, said)
+
+
+def test_an_interrupt_while_the_program_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "addendum.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "addendum.cli.main")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    with pytest.raises(SystemExit) as caught:
+        start.main()
+    assert caught.value.code == 130
+
+
+def test_the_program_begins_where_the_interrupt_is_awaited() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
+    assert 'addendum = "addendum.cli.start:main"' in text
