@@ -16,7 +16,11 @@ from msgspec import Raw, Struct
 from addendum import encoding
 from addendum.cache.capture import known_of
 from addendum.cache.record import RequestRecord
+from addendum.moments import moment
 from addendum.version import __version__
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+"""What stands for a time that is no date."""
 
 
 class Outgoing(Struct, frozen=True):
@@ -85,7 +89,7 @@ def _entry(request: Outgoing) -> dict[str, Any]:
     seconds = (record.time_answered or record.time_sent) - record.time_sent
     milliseconds = max(0, round(1000 * seconds))
     return {
-        "startedDateTime": datetime.fromtimestamp(record.time_sent, UTC).isoformat(),
+        "startedDateTime": (moment(record.time_sent) or _EPOCH).isoformat(),
         "time": milliseconds,
         "request": {
             "method": "POST",

@@ -80,9 +80,9 @@ async def _counted(url: str | None) -> list[tuple[SessionRow, Totals | None]]:
                 found.append((row, totals_of(await store.read(row.id), known_route)))
             except SessionMissing:
                 pass  # It was deleted meanwhile.
-            except StoreError as error:
-                # One that has lost events hides no other.
-                if error.session != row.id:
+            except AddendumError as error:
+                # One that is damaged, or has lost events, hides no other.
+                if isinstance(error, StoreError) and error.session != row.id:
                     raise
                 found.append((row, None))
     return found

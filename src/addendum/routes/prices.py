@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import tomllib
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from datetime import time as clock
 from decimal import Decimal
 from functools import cache
@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from addendum.moments import moment
 from addendum.routes.model import Route
 
 PACKAGE = "genai_prices"
@@ -124,10 +125,9 @@ def prices(route: Route, when: float) -> Prices | None:
     """
     if not route.endpoint.vouched:
         return None
-    try:
-        at = datetime.fromtimestamp(when, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None  # A clock that gives no date.
+    at = moment(when)
+    if at is None:
+        return None
     table = _table()
     provider = _BILLED_AS.get(route.provider, route.provider)
     for row in table.price:

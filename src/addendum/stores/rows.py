@@ -89,7 +89,7 @@ def events(
     found: list[bytes] = [data for (data,) in rows]
     if not set(map(type, found)) <= _BYTES:
         seq = next(seq for seq, data in enumerate(found, start) if type(data) is not bytes)
-        raise damaged(path, f"event {seq} of session {session}")
+        raise damaged(path, f"event {seq} of session {session}", session=session)
     return found
 
 

@@ -184,17 +184,19 @@ FOREIGN = (sqlite3.Error, OSError, ValueError, OverflowError)
 no UTF-8 in it even what SQLite reports cannot be read."""
 
 
-def damaged(path: Path, why: object = "") -> StoreError:
+def damaged(path: Path, why: object = "", *, session: str | None = None) -> StoreError:
     """Return the error for a file that holds what no release of addendum writes.
 
     Args:
         path: The file.
         why: What is wrong, as far as it is known; of any length and from anywhere.
+        session: The only session that is damaged, if that is known.
     """
     text = _plain(why)
     return StoreError(
         f"the store {shown(path)} is damaged{f' ({text})' if text else ''}: put a copy back, or "
-        "save what is left with the `.recover` command of the sqlite3 program"
+        "save what is left with the `.recover` command of the sqlite3 program",
+        session=session,
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from decimal import Decimal
+
+from addendum.moments import moment
 
 
 def money(amount: Decimal) -> str:
@@ -31,10 +32,8 @@ def percent(share: float | None) -> str:
 
 def when(milliseconds: int) -> str:
     """Return a time in UTC, `-` if it is none of a calendar."""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return "-"
+    at = moment(milliseconds / 1000)
+    return "-" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def size(count: int) -> str:

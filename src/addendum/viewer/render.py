@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from addendum.cache.causes import CAUSES
 from addendum.cache.explain import Explanation
 from addendum.log.events import DeveloperMessage, Event
 from addendum.log.session_log import SessionLog
+from addendum.moments import moment
 from addendum.tell.changes import change
 from addendum.tell.events import break_reason
 from addendum.tell.figures import money, number, octets, size
@@ -100,8 +100,9 @@ def _query(values: Mapping[str, str], request: Any) -> str:
 
 
 def when(milliseconds: int) -> str:
-    """Return a time in UTC, as short as it can be understood."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    """Return a time in UTC, as short as it can be understood; a dash if it is none."""
+    at = moment(milliseconds / 1000)
+    return "—" if at is None else at.strftime("%Y-%m-%d %H:%M")
 
 
 def _money(amount: Decimal | None) -> str:
@@ -109,7 +110,8 @@ def _money(amount: Decimal | None) -> str:
 
 
 def _iso(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()
+    at = moment(milliseconds / 1000)
+    return "" if at is None else at.isoformat()
 
 
 def kind(key: str, words: Words) -> str:
