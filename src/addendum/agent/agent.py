@@ -389,7 +389,7 @@ class Agent:
                         await session.begin()
                         yield session
                     finally:
-                        await session.stop()
+                        await session.using.close()
                         tasks.cancel_scope.cancel()
             finally:
                 # Behind the tasks: a turn that streams has its own end to log first.

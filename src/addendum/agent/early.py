@@ -101,7 +101,7 @@ class Early:
         session, call = self._session, begun.item.call
         try:
             with begun.scope:
-                await session.heard()
+                await session.using.heard()
                 await session.flush()
                 begun.started = True
                 self._emit(ToolStarted(call.id, call.name, call.arguments))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-import anyio
 from anyio.abc import TaskGroup
 
 from addendum.agent.approval import KINDS, Consent, Decisions, Kind, Pending, pending
@@ -31,6 +29,7 @@ from addendum.agent.switch_cost import SwitchCost, switch_cost
 from addendum.agent.tools import SessionTools, switched
 from addendum.agent.turn import Turn
 from addendum.agent.unknown_names import UnknownNames
+from addendum.agent.using import Using
 from addendum.checked import AtLeastNone, Attribute, checks_arguments
 from addendum.errors import ConfigurationError
 from addendum.log.events import (
@@ -65,6 +64,8 @@ class Session:
         log: Its log; to be read, not to be appended to.
         tools: Switches.
         prompts: Prompts of MCP servers, to be sent as messages.
+        life: What keeps it open.
+        using: Lets one turn in at a time.
         downgrades: What endpoints refused in other sessions.
         instructions: Static text; the agent's unless set.
         conversation_instructions: Text of this conversation; the agent's unless set.
@@ -116,8 +117,7 @@ class Session:
         self.redefinitions = Redefinitions(agent.on_redefinition, registry)
         self.above: Session | None = None
         self.life: Life | None = None
-        self._use: _Use | None = None
-        self._closed = False
+        self.using = Using(log, tasks)
         self.downgrades = Downgrades(store, agent.clock)
         self._change = change_of(log)
 
@@ -177,14 +177,6 @@ class Session:
         if self.life is not None:
             await self.life.close()
 
-    async def stop(self) -> None:
-        """Let no more turns in, and end the one that runs, whoever waits for it."""
-        self._closed = True
-        if self._use is not None:
-            self._use.scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await self._use.ended.wait()
-
     async def end(self) -> None:
         """Make durable what is not yet, as far as that is possible."""
         if self.log.asked is None:
@@ -225,7 +217,7 @@ class Session:
             ProviderError: As `run`.
             LimitReached: As `run`.
         """
-        return TurnStream(self._free, lambda listener: self._run(text, listener))
+        return TurnStream(self.using.free, lambda listener: self._run(text, listener))
 
     def pending(self) -> tuple[Pending, ...]:
         """Return the calls that a person has to decide before the turn goes on."""
@@ -260,20 +252,15 @@ class Session:
         Raises:
             AddendumError: As `decide`.
         """
-        return TurnStream(self._free, lambda listener: self._decide(decisions, listener))
+        return TurnStream(self.using.free, lambda listener: self._decide(decisions, listener))
 
     async def _run(self, text: str, listener: Listener) -> TurnResult:
-        async with self._one_at_a_time(listener):
+        async with self.using.alone(listener):
             return await Turn(self, listener.tell).run(text)
 
     async def _decide(self, decisions: Decisions, listener: Listener) -> TurnResult:
-        async with self._one_at_a_time(listener, deciding=True):
+        async with self.using.alone(listener, deciding=True):
             return await Turn(self, listener.tell).resume(decisions)
-
-    async def heard(self) -> None:
-        """Wait until whoever loops over the events of the turn has taken all of them."""
-        if self._use is not None:
-            await self._use.listener.heard()
 
     def consent(self) -> Consent:
         """Return what was decided so far, by tool."""
@@ -422,7 +409,7 @@ class Session:
         Raises:
             ConfigurationError: There are not so many.
         """
-        async with self._one_at_a_time():
+        async with self.using.alone():
             seq = cut(self.log, newest(self.log, turns))
             await self.flush()
             return seq
@@ -456,7 +443,9 @@ class Session:
         """As `edit`, or as `retry` of any turn if `text` is None; gives events as `stream` does."""
         first = numbered(self.log, turn)
         said, reason = (first.text, "retry") if text is None else (text, "edit")
-        return TurnStream(self._free, lambda listener: self._again(turn, said, reason, listener))
+        return TurnStream(
+            self.using.free, lambda listener: self._again(turn, said, reason, listener)
+        )
 
     async def _again(
         self,
@@ -465,7 +454,7 @@ class Session:
         reason: Literal["edit", "retry"],
         listener: Listener,
     ) -> TurnResult:
-        async with self._one_at_a_time(listener):
+        async with self.using.alone(listener):
             again, first = Turn(self, listener.tell), numbered(self.log, turn)
             again.check(text)
             cut(self.log, first, reason)
@@ -493,7 +482,7 @@ class Session:
         if keep_turns is None:
             own = self.agent.compaction
             keep_turns = 0 if own is None else own.keep_turns
-        async with self._one_at_a_time():
+        async with self.using.alone():
             return await compact(self, summary, keep_turns)
 
     @checks_arguments
@@ -533,7 +522,7 @@ class Session:
             ConfigurationError: As `keep_alive_price`, or a turn runs.
             ProviderError: The request failed.
         """
-        async with self._one_at_a_time():
+        async with self.using.alone():
             return await keep(self)
 
     def start_series(self) -> None:
@@ -561,60 +550,6 @@ class Session:
             StoreError: It could not be written; there is no child.
         """
         return Opening(lambda: fork(self, session_id, turn))
-
-    async def _free(self) -> TaskGroup:
-        """Return where turns run that are streamed, with none in it to which nobody listens."""
-        if self._use is not None and self._use.listener.left():
-            self._use.listener.stop()
-            await self._use.ended.wait()
-        if self._closed:
-            raise ConfigurationError(
-                "the session is closed; open it again to go on", session=self.id
-            )
-        return self._tasks
-
-    @contextlib.asynccontextmanager
-    async def _one_at_a_time(
-        self, listener: Listener | None = None, *, deciding: bool = False
-    ) -> AsyncGenerator[None]:
-        """Let one turn in at a time, and nothing but decisions while one waits for them."""
-        await self._free()
-        if self._use is not None:
-            raise ConfigurationError(
-                "a turn is running in this session; wait for it or cancel it first",
-                session=self.id,
-            )
-        if self.log.asked is not None and not deciding:
-            raise ConfigurationError(
-                "a turn waits for decisions; answer session.pending() with session.decide(...)",
-                session=self.id,
-            )
-        use = self._use = _Use(listener or Nobody())
-        try:
-            with use.scope:
-                yield
-        finally:
-            self._use = None
-            use.ended.set()
-        if use.scope.cancelled_caught:
-            raise ConfigurationError(
-                "the session was closed while this ran; open it again to go on", session=self.id
-            )
-
-
-class _Use:
-    """What a session does now, of what it does one at a time.
-
-    Attributes:
-        listener: Who is told of it.
-        scope: What it runs in.
-        ended: Set when it has ended.
-    """
-
-    def __init__(self, listener: Listener) -> None:
-        self.listener = listener
-        self.scope = anyio.CancelScope()
-        self.ended = anyio.Event()
 
 
 def _server_instructions(log: SessionLog) -> dict[str, str]:

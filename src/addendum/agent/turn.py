@@ -183,7 +183,7 @@ class Turn:
         """Make steps until the model calls no more tools, or a person has to decide."""
         session, log = self._session, self._session.log
         for step in range(first, session.agent.limits.steps + 1):
-            await session.heard()
+            await session.using.heard()
             await self._compacting.run(within=step > 1)
             log.append(StepStart(turn, step))
             snapshot, context = await self._prepare()
@@ -201,7 +201,7 @@ class Turn:
                 batch = Batch(session, self._emit, snapshot, context, self._early)
                 planned, message = batch.understand(answer)
                 log.append(message)
-                await session.heard()
+                await session.using.heard()
                 if planned and (waiting := await batch.run(planned)):
                     return answer.text, waiting
             finally:

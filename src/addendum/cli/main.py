@@ -129,8 +129,9 @@ def _open_streams() -> None:
         if getattr(sys, name) is None:
             # Descriptors that are free would be taken by the first file that is opened.
             setattr(sys, name, Path(os.devnull).open(mode))
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
+    out: Any = sys.stdout
+    if isinstance(out, io.TextIOWrapper):
+        out.reconfigure(errors="replace")
 
 
 def _say_no_more() -> None:

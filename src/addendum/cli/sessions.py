@@ -19,7 +19,7 @@ from addendum.cli.terminal import (
     table,
     width,
 )
-from addendum.errors import SessionMissing, StoreError
+from addendum.errors import AddendumError, SessionMissing, StoreError
 from addendum.log.store import SessionRow
 from addendum.tell.figures import number, when
 

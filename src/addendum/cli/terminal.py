@@ -17,7 +17,6 @@ import msgspec
 from addendum import encoding
 from addendum.cli.flags import STORE
 from addendum.errors import AddendumError
-from addendum.moments import moment
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -105,25 +104,6 @@ def wrapped(text: str, indent: int = 0) -> str:
     return textwrap.fill(text, WIDTH - 1, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
-<<<<<<< HEAD
-=======
-def percent(share: float | None) -> str:
-    """Return a share as a percentage, rounded down: 100.0 % is all of it."""
-    return "-" if share is None else f"{int(share * 1000 + 1e-9) / 10:.1f} %"
-
-
-def number(value: int | None) -> str:
-    """Return a number with thousands, `-` if it is unknown."""
-    return "-" if value is None else f"{value:,}"
-
-
-def when(milliseconds: int) -> str:
-    """Return a time in UTC, `-` if it is none of a calendar."""
-    at = moment(milliseconds / 1000)
-    return "-" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
-
-
->>>>>>> 208ff64 (Let a damaged session hide no other in lists and pages)
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     """Return rows as columns, as narrow as they can be.
 
