@@ -19,6 +19,7 @@ import anyio
 import click
 import httpx2
 import pytest
+from addendum.viewer.words import words
 from click.testing import CliRunner, Result
 from tests.cli.commands import told
 from tests.masking.samples import all_of_them, blob, keys, left, nested
@@ -57,7 +58,6 @@ from addendum.viewer import feed
 from addendum.viewer.actions import ACTIONS
 from addendum.viewer.app import _PAGES
 from addendum.viewer.rooms import Live
-from addendum.viewer.words import words
 from addendum.wire.refusal import http_error
 
 pytestmark = pytest.mark.anyio

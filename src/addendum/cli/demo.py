@@ -12,7 +12,7 @@ from addendum.cli.flags import FILE, NAME, NEW_FILE
 from addendum.cli.live import asked_for_live, live_options, run_live
 from addendum.cli.run import problems
 from addendum.cli.terminal import echo, json_option, line, print_json, run_async, style
-from addendum.paths import check_output, told
+from addendum.paths import told
 from addendum.routes import resolve
 from addendum.tell.figures import number, percent
 

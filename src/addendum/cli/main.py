@@ -143,7 +143,7 @@ def _say_no_more() -> None:
 
 def _fail(message: str) -> int:
     text = " ".join(masked(message).split())
-    text = "".join(each if each.isprintable() else "\\ufffd" for each in text)
+    text = "".join(each if each.isprintable() else "\ufffd" for each in text)
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
     with contextlib.suppress(OSError):

@@ -15,7 +15,7 @@ from anyio.abc import Process, TaskStatus
 from addendum.cli.flags import NEW_FILE
 from addendum.cli.terminal import echo, line, run_async
 from addendum.errors import ConfigurationError
-from addendum.paths import FOREIGN, check_output, reason, shown, told
+from addendum.paths import FOREIGN, reason, shown
 from addendum.tell.figures import number
 
 _SIGNALLED = 128

@@ -15,7 +15,7 @@ from addendum.log.known import KnownTool
 from addendum.log.values import ToolSchema
 from addendum.tools.entries import Entry, definition, hints_in, hints_known, unrecorded
 from addendum.tools.mcp import RemoteTool
-from addendum.tools.servers import Same
+from addendum.tools.servers import Same, as_logged
 
 
 class Held(Struct, frozen=True):
@@ -56,6 +56,7 @@ class Held(Struct, frozen=True):
                 kept = said if record is None else hints_known(record)
                 return kept.stricter(listed) == kept
             made = ToolSchema(schema.name, tool.description, tool.parameters)
+            made = as_logged(made, schema)
             return definition(made) == definition(schema) and listed == said
 
         return same
