@@ -21,13 +21,14 @@ demo: .venv/lab ## show what a tool change costs, ours beside rebinding; no key
 test: .venv/dev ## run the tests, three at once: many of them wait
 	$(RUN) pytest -n 3 --dist worksteal
 
-check: .venv/dev ## what CI runs: format, lint, types, layers, words, tests
+check: .venv/dev ## what CI runs: format, lint, types, layers, words, names, tests
 	$(RUN) ruff format --check
 	$(RUN) ruff check --quiet
 	$(RUN) pyright
 	.venv/bin/python .venv/bin/lint-imports
 	.venv/bin/python scripts/check_words.py
 	.venv/bin/python scripts/check_imports.py > /dev/null
+	.venv/bin/python scripts/check_names.py
 	.venv/bin/python scripts/check_cases.py > /dev/null
 	.venv/bin/python scripts/check_requirements.py
 	$(RUN) pytest -n 3 --dist worksteal
