@@ -289,7 +289,7 @@ class Transport:
                 said = one_line(_redacted(events.head, request).decode("utf-8", "replace"), 300)
                 await events.aclose()
                 what = f"answered without an event{f': {said}' if said else ''}"
-                advice = "send it again or check the base URL"
+                advice = "send the request again or check the base URL"
                 error = StreamBroken(f"{host} {what}; {advice}", again=True)
                 return _Failure(error, headers)
         except httpx2.TransportError as error:
