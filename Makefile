@@ -51,7 +51,7 @@ envelopes: .venv/dev ## throw 1,000,000 random envelopes at the dispatcher (30 m
 perturb: .venv/dev ## change one thing in each of 1,000,000 streams (30 min)
 	@$(RUN) scripts.perturb --count 1000000
 
-stop-words: .venv/dev ## list how an answer may end by the vendors' types; none unknown
+stop-words: .venv/dev ## list how answers end by the vendors' types
 	@$(RUN) scripts.stop_words
 
 cases: .venv/dev ## list which test covers which case; none missing or doubled
