@@ -10,7 +10,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check fmt bench bench-cache fuzz envelopes cases matrix mutations crash clean
+.PHONY: help demo test check fmt bench bench-cache fuzz envelopes perturb stop-words cases matrix \
+  mutations crash clean
 
 help: ## list these targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +49,12 @@ fuzz: .venv/dev ## 20,000 random histories against every rule (hours)
 
 envelopes: .venv/dev ## throw 1,000,000 random envelopes at the dispatcher (30 min)
 	@$(RUN) scripts.envelopes --count 1000000
+
+perturb: .venv/dev ## change one thing in each of 1,000,000 streams (30 min)
+	@$(RUN) scripts.perturb --count 1000000
+
+stop-words: .venv/dev ## list how answers end by the vendors' types
+	@$(RUN) scripts.stop_words
 
 cases: .venv/dev ## list which test covers which case; none missing or doubled
 	@.venv/bin/python scripts/check_cases.py

@@ -2,8 +2,8 @@
 
     python -m scripts.stop_words
 
-A word that stands in no row of `addendum.wire.endings` is printed as one that would go there; exit 1
-if there is one. The SDKs are development dependencies, so a newer release is read by installing it.
+A word that stands in no row of `addendum.wire.endings` is printed as one that would go there; exit
+1 if there is one. The SDKs are development dependencies: a newer release is read by installing it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ def literals(annotation: Any) -> Iterator[str]:
 
 
 def anthropic_words() -> Iterator[str]:
+    """Yield the stop words of Claude's Messages API."""
     from anthropic.types import StopReason
     from anthropic.types.beta import BetaStopReason
 
@@ -33,6 +34,7 @@ def anthropic_words() -> Iterator[str]:
 
 
 def openai_words() -> Iterator[str]:
+    """Yield the stop words of Chat Completions and Responses."""
     from openai.types.chat import chat_completion, chat_completion_chunk
     from openai.types.responses import response, response_status
 
@@ -43,12 +45,14 @@ def openai_words() -> Iterator[str]:
 
 
 def google_words() -> Iterator[str]:
+    """Yield the stop words of Gemini."""
     from google.genai import types
 
     yield from (word.value for word in types.FinishReason)
 
 
 def bedrock_words() -> Iterator[str]:
+    """Yield the stop words of Bedrock Converse."""
     import botocore.loaders
 
     model: Any = botocore.loaders.Loader().load_service_model("bedrock-runtime", "service-2")

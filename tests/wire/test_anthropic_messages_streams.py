@@ -4,7 +4,7 @@ import json
 from itertools import pairwise
 
 import msgspec
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 from tests.wire.messages_events import (
@@ -89,6 +89,7 @@ def streamed_block(draw: st.DrawFn, number: int) -> tuple[Raw, Json, list[Json]]
     return Raw(encoding.encode({**body, **more})), {**start, **more}, deltas
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_stream_split_anyhow_is_the_body(data: st.DataObject) -> None:
     count = data.draw(st.integers(0, 4))

@@ -238,7 +238,7 @@ async def test_a_stream_that_ends_with_nothing_said_is_tried_again(speaker: Spea
     assert (await here.run()).text == "ok"
     assert here.requests == 3
     always = Exchange(speaker, *empty)
-    with pytest.raises(StreamBroken, match="answered without an event; send it again or check"):
+    with pytest.raises(StreamBroken, match="answered without an event; send the request again"):
         await always.run()
     assert always.requests == 3
     half = Exchange(speaker, empty[1])

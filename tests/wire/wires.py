@@ -276,7 +276,9 @@ def _parts(parts: Iterable[Part]) -> list[Json]:
             call: Json = {"id": part.id, "name": part.name}
             if written := "".join(part.pieces):
                 call["args"] = json.loads(written)
-            found.append({"functionCall": call, "thoughtSignature": "sig"})
+            # Of parallel calls the first one is signed.
+            signed = any("functionCall" in each for each in found)
+            found.append({"functionCall": call, **({} if signed else {"thoughtSignature": "sig"})})
         else:
             mark = {"thought": True} if part.thought else {}
             found += [{"text": piece, **mark} for piece in part.pieces]

@@ -39,12 +39,10 @@ def record(out: Path, command: tuple[str, ...]) -> None:
     where requests go on to. `addendum check FILE` then says whether each request keeps its prefix.
     The exit code is COMMAND's own.
     """
-    with told("write", out, "name another file with --out"):
-        if out.exists() or out.is_symlink():
-            raise ConfigurationError(f"{shown(out)} is there already; name another file with --out")
-    check_output(out)
+    if out.exists() or out.is_symlink():
+        raise ConfigurationError(f"{shown(out)} is there already; name another file with --out")
     if not command[0]:
-        raise click.UsageError("the command is empty (\x27\x27)")
+        raise click.UsageError("the command is empty ('')")
     code = run_async(_record, out, command, dict(os.environ))
     raise click.exceptions.Exit(code)
 

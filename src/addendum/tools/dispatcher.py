@@ -40,7 +40,6 @@ from addendum.log.values import Call, ToolSchema
 from addendum.tools.envelope import (
     MAX_ARGUMENTS,
     inner_text,
-    meant,
     members,
     mended,
     plain,
@@ -297,7 +296,7 @@ def rewrite_direct_call(call: Call, *, string_arguments: bool = False) -> str:
             no JSON at all, `{}` stands for it. A call of `call_tool` itself is left alone.
         string_arguments: Whether the dispatcher takes its arguments as JSON text.
     """
-    text = mended(meant(call.arguments))
+    text = mended(call.arguments)
     try:
         decoded: Any = encoding.decode(text)
     except ContentError:
@@ -363,7 +362,7 @@ def _dispatched(call: Call, scope: _Scope) -> Resolved | Refused:
 
 
 def _direct(call: Call, scope: _Scope, dispatch: bool) -> Resolved | Refused:
-    real = Call(call.id, call.name, mended(meant(call.arguments)))
+    real = Call(call.id, call.name, mended(call.arguments))
     schema = scope.find(call.name)
     if schema is None:
         return Refused("UNKNOWN_TOOL", f"unknown tool {_quoted(call.name)}", real)

@@ -84,6 +84,22 @@ def legal_object(text: str) -> Raw | None:
     return Raw(raw) if isinstance(value, dict) else None
 
 
+def sound(fields: Mapping[str, Raw], kinds: Mapping[str, str]) -> dict[str, Raw]:
+    """Return the fields of an item without those of another kind than they have to be.
+
+    A provider takes back what it sent itself; what came otherwise it would refuse for good.
+
+    Args:
+        fields: The item's fields, as text.
+        kinds: What known fields begin with: `"`, `{`, `[`, `tf` for true and false, `n` for null.
+    """
+    return {
+        name: raw
+        for name, raw in fields.items()
+        if name not in kinds or bytes(raw)[:1].decode("latin-1") in kinds[name]
+    }
+
+
 def table(value: Any) -> Mapping[str, Any]:
     """Return `value` if it is an object, else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -29,7 +29,7 @@ from msgspec import Raw
 
 from addendum import encoding
 from addendum.wire.calls import Draft
-from addendum.wire.reading import items, legal_object, slices, spoken, table, text
+from addendum.wire.reading import items, legal_object, slices, sound, spoken, table, text
 
 _KEY_ORDER = {
     "text": ("type", "text"),
@@ -37,6 +37,14 @@ _KEY_ORDER = {
     "tool_use": ("type", "id", "name", "input"),
     "server_tool_use": ("type", "id", "name", "input"),
 }
+_SOUND = {
+    "text": {"type": '"', "text": '"', "citations": "[n"},
+    "thinking": {"type": '"', "thinking": '"', "signature": '"'},
+    "redacted_thinking": {"type": '"', "data": '"'},
+    "tool_use": {"type": '"', "id": '"', "name": '"', "input": "{"},
+}
+"""What fields of known types begin with."""
+
 _EMPTY_INPUT = Raw(b"{}")
 _BY_FIELD = {
     "partial_json": "input_json_delta",
@@ -161,6 +169,11 @@ class Block(Draft):
 
     def native(self) -> Raw:
         """Return the item that is sent back."""
+        fields = sound(self._fields, _SOUND.get(self.kind, {}))
+        if len(fields) != len(self._fields):
+            self._fields, self._changed = fields, True
+            if self.kind in ("text", "thinking"):
+                self._texts.setdefault(self.kind, [])
         given: dict[str, Any] = {}
         if self.kind == "tool_use" or "input" in self._texts:
             written = self.arguments if self.kind == "tool_use" else self._joined("input")

@@ -5,8 +5,8 @@ reasons" pages and the types of its Python SDK 2.14.0.
 
 How a content block becomes the item that is sent back says
 `addendum.wire.anthropic_messages.blocks`. Which block a delta belongs to: the one with its index,
-if it is of that kind; else the last open one that is; else a block of its own, whose beginning may
-still come. A second beginning at an index is another block.
+if it is of that kind; else the last open one that is, if one of the two has no index; else a block
+of its own, whose beginning may still come. A second beginning at an index is another block.
 
 An answer has ended when `message_stop`, a `stop_reason`, or `[DONE]` has come. Unknown events and
 pings are passed over, and what comes behind the end cannot spoil it.
@@ -185,12 +185,13 @@ class AnthropicParser:
         named = None if index is None else self._by_index.get(index)
         if named is not None and named.fits(kind):
             return named
-        if index is None or named is not None:
-            near = (block for block in reversed(self._blocks) if block.open and block.fits(kind))
-            if (block := next(near, None)) is not None:
-                return block
-        block = Block()
-        self._blocks.append(block)
+        near = [block for block in self._blocks if block.open and block.fits(kind)][-1:]
+        if near and (index is None or named is not None):
+            return near[0]
+        unnumbered = bool(near) and near[0] not in self._by_index.values()
+        block = near[0] if unnumbered else Block()
+        if not unnumbered:
+            self._blocks.append(block)
         if index is not None and named is None:
             self._by_index[index] = block
         return block

@@ -17,7 +17,7 @@ How a content block becomes the item that is sent back:
   another kind: its pieces cannot be put together here.
 
 Which block a delta belongs to: the one with its index, if it is of that kind; else the last open
-one that is; else one of its own, whose beginning may still come.
+one that is, if one of the two has no index; else one of its own, whose beginning may still come.
 
 An answer has ended when `messageStop` has come. `metadata`, which follows it, may be missing: then
 the usage is unknown.
@@ -202,10 +202,12 @@ class ConverseParser:
             fitting = ("", "text")
         if named is not None and named.kind in fitting:
             return named
-        if index is None or named is not None:
-            opened = (b for b in reversed(self._blocks) if b.open and b.kind in fitting)
-            if (block := next(opened, None)) is not None:
-                return block
+        near = [block for block in self._blocks if block.open and block.kind in fitting][-1:]
+        if near and (index is None or named is not None):
+            return near[0]
+        if near and index is not None and near[0] not in self._by_index.values():
+            self._by_index[index] = near[0]
+            return near[0]
         return self._new(index if named is None else None)
 
     def _close(self, value: Mapping[str, Any]) -> list[Delta]:

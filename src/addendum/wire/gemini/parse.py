@@ -47,6 +47,7 @@ from addendum.wire.reading import (
     legal_object,
     number,
     slices,
+    sound,
     spoken,
     table,
     text,
@@ -149,7 +150,8 @@ class GeminiParser:
         content = table(candidate.get("content"))
         parts = content.get("parts")
         own = slices(slices(raw)["content"]).get("parts", Raw(b"[]")) if content else Raw(b"[]")
-        pairs = zip(array(parts), items(own), strict=True) if array(parts) else [(parts, own)]
+        alone = [(parts, own)] if table(parts).keys() & {"text", "functionCall"} else []
+        pairs = zip(array(parts), items(own), strict=True) if array(parts) else alone
         news: list[Delta] = []
         for part, its in pairs:
             if table(part):
@@ -180,7 +182,7 @@ class GeminiParser:
             return []  # More of a call that is not put together here.
         place, self._calls = self._calls, self._calls + 1
         fields = slices(raw)
-        inner = slices(fields["functionCall"])
+        inner = sound(slices(fields["functionCall"]), {"id": '"', "name": '"'})
         given, arguments = text(call.get("id")), call.get("args")
         own = inner.get("args", Raw(b"{}"))
         draft = Draft(self._ids.take(given, f"{self._id} {place} {bytes(raw).decode()}"), name)
@@ -189,8 +191,10 @@ class GeminiParser:
         changed: dict[str, Any] = {}
         if draft.id != given:
             changed["id"] = draft.id
-        if pieces or not isinstance(arguments, dict | None):
+        if pieces or not ("args" not in call or isinstance(arguments, dict)):
             changed["args"] = legal_object(draft.arguments) or Raw(b"{}")
+        if "name" not in inner:
+            changed["name"] = name
         if changed:
             kept = {key: each for key, each in inner.items() if key not in _PIECES | changed.keys()}
             first = {"id": changed.pop("id")} if "id" in changed else {}
@@ -219,6 +223,9 @@ class GeminiParser:
             most=most,
         )
 
+
+_SOUND = {"text": '"', "thought": "tf", "thoughtSignature": '"', "functionCall": "{"}
+"""What known fields of a part begin with."""
 
 _PIECES = frozenset({"partialArgs", "willContinue"})
 
@@ -253,10 +260,15 @@ class _Part:
         """Return the item that is sent back; None for an empty text that carries nothing."""
         if self._joinable and not self.text:
             return None
-        if not self._joined:
+        fields = slices(self._raw)
+        value: dict[str, Any] = sound(fields, _SOUND)
+        if not self._joined and len(value) == len(fields):
             return self._raw
-        value: dict[str, Any] = {} if self._joinable else dict(slices(self._raw))
-        value["text"] = self.text
+        value = {} if self._joinable else value
+        if "text" in fields:
+            value["text"] = self.text
+        if not value:
+            return None
         if self.thought:
             value["thought"] = True
         return Raw(encoding.encode(value))

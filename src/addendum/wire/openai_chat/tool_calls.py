@@ -8,7 +8,7 @@ Which call a piece belongs to:
   name and arguments have come; and if it has a name and arguments while those of its call have come
   whole: some servers number all calls 0, give none an id, or all the same. The same arguments again
   are a repetition, and `{}` in front of others of the same name a place that is kept free.
-- A piece without a name never begins a call, unless it has an id and the last call is whole.
+- A piece without a name begins a call only if the last one is whole.
 
 The first id counts. A name is joined from its pieces until arguments begin; a repeated one is
 skipped, one that holds what came so far replaces it. Arguments are joined as they come; those that
@@ -70,7 +70,7 @@ class ToolCalls:
         call = known or (near[-1] if near else None)
         if call is None:
             # A first piece without its number, or numbers that grow with each piece.
-            begins = bool(name or ident) or not self.drafts
+            begins = bool(name or ident) or not self.drafts or self.drafts[-1].whole
             return self._begun(index) if begins else self.drafts[-1]
         if name:
             stranger = known is None and bool(ident) and bool(call.given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Raw
@@ -10,7 +10,7 @@ from msgspec import Raw
 from addendum import encoding
 from addendum.wire.answer import Delta, ReasoningDelta, TextDelta
 from addendum.wire.calls import Draft
-from addendum.wire.reading import array, legal_object, slices, table, text
+from addendum.wire.reading import array, items, legal_object, slices, sound, table, text
 
 _KINDS = {
     "text": "message",
@@ -41,6 +41,7 @@ class Item(Draft):
         self.begun = False
         self.refused = False
         self._raw: Raw | None = None
+        self._whole = ""
         self._text: list[str] = []
         self._thought: list[str] = []
         self._rewritten: dict[str, Any] = {}
@@ -88,8 +89,8 @@ class Item(Draft):
             self.id = text(item.get("call_id")) or self.id
         self.name = text(item.get("name")) or self.name
 
-    def finish(self, item: Mapping[str, Any], raw: Raw) -> Iterator[tuple[str, str]]:
-        """Take all of it in; yield what its fields hold in the whole."""
+    def finish(self, item: Mapping[str, Any], raw: Raw) -> str:
+        """Take all of it in; return what it holds of what grows in it."""
         self._raw = raw
         self.open = False
         self.cut = text(item.get("status")) == "incomplete"
@@ -101,20 +102,19 @@ class Item(Draft):
                 if given is not None and not isinstance(given, str):
                     self.mended = True
                     self.restart()
-                    yield "arguments", bytes(slices(raw)["arguments"]).decode()
+                    self._whole = bytes(slices(raw)["arguments"]).decode()
                 else:
-                    yield "arguments", text(given)
+                    self._whole = text(given)
             case "message":
-                content = item.get("content")
-                if isinstance(content, str):
-                    yield "text", content
-                parts = [table(part) for part in array(content)]
+                parts = [table(part) for part in array(item.get("content"))]
                 self.refused = self.refused or any(part.get("refusal") for part in parts)
-                yield "text", "".join(text(p.get("text")) or text(p.get("refusal")) for p in parts)
+                said = (text(part.get("text")) or text(part.get("refusal")) for part in parts)
+                self._whole = text(item.get("content")) or "".join(said)
             case "reasoning":
-                yield "thought", _said(item.get("summary")) + _said(item.get("content"))
+                self._whole = _said(item.get("summary")) + _said(item.get("content"))
             case _:
                 pass
+        return self._whole
 
     def grow(self, field: str, piece: str) -> Delta | None:
         """Take a piece in; return what people see of it, which is nothing of arguments."""
@@ -130,6 +130,17 @@ class Item(Draft):
         self._text.append(piece)
         return TextDelta(piece)
 
+    def replace(self, field: str, whole: str) -> None:
+        """Put a whole text in the place of pieces that do not add up to it."""
+        match field:
+            case "arguments":
+                self.restart()
+                self.pieces.append(whole)
+            case "thought":
+                self._thought = [whole]
+            case _:
+                self._text = [whole]
+
     def identify(self, own: str) -> None:
         """Give a call the id that it goes back under."""
         if own != self.id:
@@ -141,13 +152,32 @@ class Item(Draft):
         if self._raw is None:
             return self._made()
         changed = dict(self._rewritten)
-        if self.kind == "function_call" and (self.mended or self.arguments != self.written):
-            legal = legal_object(self.arguments)
-            if self.mended or (legal is not None and legal_object(self.written) is None):
-                changed["arguments"] = "{}" if legal is None else bytes(legal).decode()
-        if not changed:
-            return self._raw if self.kind else None
-        return Raw(encoding.encode({**slices(self._raw), **changed}))
+        own = slices(self._raw)
+        fields = sound(own, _SOUND.get(self.kind, {}))
+        match self.kind:
+            case "":
+                return None
+            case "function_call":
+                needed = {"call_id": self.id, "name": self.name, "arguments": self.arguments}
+                changed |= {name: said for name, said in needed.items() if name not in fields}
+                if self.mended or (self.written and self.arguments != self._whole):
+                    legal = legal_object(self.arguments)
+                    changed["arguments"] = "{}" if legal is None else bytes(legal).decode()
+            case "message":
+                parts = items(fields.get("content", Raw(b"[null]")))
+                if self.text != self._whole or not all(map(_is_part, parts)):
+                    changed["content"] = (self._part(),)
+                changed |= {} if "role" in fields else {"role": "assistant"}
+            case "reasoning":
+                changed |= {} if "summary" in fields else {"summary": ()}
+            case _:
+                pass
+        if not changed and len(fields) == len(own):
+            return self._raw
+        return Raw(encoding.encode({**fields, **changed}))
+
+    def _part(self) -> dict[str, Any]:
+        return {"type": "output_text", "text": self.text, "annotations": ()}
 
     def _made(self) -> Raw | None:
         """Return an item of which only pieces came. Reasoning is sealed, so it cannot be made."""
@@ -156,11 +186,41 @@ class Item(Draft):
                 value: dict[str, Any] = {"call_id": self.id, "name": self.name}
                 value["arguments"] = self.arguments
             case "message" if self.text:
-                part = {"type": "output_text", "text": self.text, "annotations": ()}
-                value = {"role": "assistant", "status": "completed", "content": [part]}
+                value = {"role": "assistant", "status": "completed", "content": [self._part()]}
             case _:
                 return None
         return Raw(encoding.encode({"type": self.kind, **value}))
+
+
+_SOUND = {
+    "message": {"type": '"', "id": '"', "role": '"', "status": '"', "content": "["},
+    "function_call": {
+        "type": '"',
+        "id": '"',
+        "call_id": '"',
+        "name": '"',
+        "arguments": '"',
+        "status": '"',
+    },
+    "reasoning": {
+        "type": '"',
+        "id": '"',
+        "status": '"n',
+        "summary": "[",
+        "content": "[n",
+        "encrypted_content": '"n',
+    },
+}
+"""What fields of known kinds of items begin with."""
+
+
+def _is_part(raw: Raw) -> bool:
+    """Say whether an item of a message's content is a part that can be sent back."""
+    if bytes(raw)[:1] != b"{":
+        return False
+    kinds = {"type": '"', "text": '"', "refusal": '"', "annotations": "[n", "logprobs": "[n"}
+    fields = slices(raw)
+    return "type" in fields and len(sound(fields, kinds)) == len(fields)
 
 
 def _guessed(item: Mapping[str, Any]) -> str:

@@ -226,16 +226,22 @@ class ResponsesParser:
         """Take all of an item in."""
         known.begin(item)
         said = self._announced(known)
-        for field, whole in known.finish(item, raw):
-            said += self._rest(known, field, whole)
+        said += self._rest(known, known.usual, known.finish(item, raw))
         if known.number is not None and not known.pieces:
             said.append(CallArguments(known.number, "{}"))
         return said
 
     def _rest(self, item: Item, field: str, whole: str) -> list[Delta]:
-        """Take what a whole text holds beyond the pieces that came."""
+        """Take what a whole text holds beyond the pieces that came; where they differ, it counts.
+
+        It does not where it is only their beginning.
+        """
         came = item.came(field)
-        return self._grow(item, field, whole[len(came) :]) if whole.startswith(came) else []
+        if whole.startswith(came):
+            return self._grow(item, field, whole[len(came) :])
+        if item.done and not came.startswith(whole):
+            item.replace(field, whole)
+        return []
 
     def _grow(self, item: Item, field: str, piece: str) -> list[Delta]:
         said = item.grow(field, piece) if piece else None
