@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import anyio
@@ -18,15 +19,16 @@ import msgspec
 import pytest
 from tests.agent.stage import CHAT, CLAUDE, DEEPSEEK, Stage, fn, stage
 
+from addendum import encoding
 from addendum.agent.agent import Agent, ToolDispatch
 from addendum.agent.approval import Approval, Decision, Policy
 from addendum.agent.gate import GATES
-from addendum.agent.hooks import Deny, Hook
+from addendum.agent.hooks import AddContext, Ask, Change, Deny, Hook, HookCall
 from addendum.agent.session import Session
 from addendum.agent.subagents import subagent
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
-from addendum.log.approvals import ApprovalAsked
+from addendum.log.approvals import AddedContext, ApprovalAsked
 from addendum.log.events import ToolCall, ToolResult
 from addendum.tools.functions import ToolContext, tool
 from addendum.tools.mcp import ServerSpec
@@ -441,3 +443,75 @@ def test_every_gate_has_a_way_to_forbid_and_no_cell_is_made_up() -> None:
     assert set(FORBID) == set(NAMES)
     for gate, path in FITTING:
         assert gate in NAMES and path in PATHS
+
+
+# -- hooks behind an answer --------------------------------------------------------------------
+
+
+def appends(call: HookCall) -> Change:
+    """Makes the call another one each time it is asked about it."""
+    return Change({"disk": f"{call.arguments.get('disk', '')}!"})
+
+
+counter = count()
+
+
+def counts(call: HookCall) -> Change:
+    """Makes of the same call another one each time."""
+    return Change({"disk": f"c{next(counter)}"})
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["in one process", "in another"])
+@pytest.mark.parametrize(
+    ("before", "after", "ran"),
+    [
+        pytest.param((), (), "c", id="none"),
+        pytest.param((Hook(before=appends),), (Hook(before=appends),), "c!", id="the same"),
+        pytest.param((Hook(before=appends),), (), "c!", id="one that left"),
+        pytest.param((), (Hook(before=appends),), None, id="one that came"),
+        pytest.param((Hook(before=counts),), (Hook(before=counts),), None, id="a fickle one"),
+        pytest.param((Hook(WIPE, before=lambda _: Ask("sure?")),) * 2, (), "c", id="ones that ask"),
+        pytest.param((), (Hook(before=lambda _: Ask("and this?")),), "c", id="one that asks now"),
+        pytest.param((), (Hook(before=lambda _: 1 / 0),), None, id="one that fails"),  # type: ignore[arg-type]
+        pytest.param((), (Hook("web", before=lambda _: Deny("no")),), "c", id="another tool's"),
+    ],
+)
+async def test_a_call_that_was_approved_runs_as_it_was_shown_or_not_at_all(
+    before: tuple[Hook, ...], after: tuple[Hook, ...], ran: str | None, again: bool
+) -> None:
+    async with stage() as here:
+        here.lab.script = Script((step("go", CALL),))
+        agent, canned = made(here, CLAUDE, ASK, hooks=before)
+        async with here.open(agent) as session:
+            (call,) = (await session.run("go")).waiting
+            shown = encoding.decode(call.arguments)
+            if not again:
+                agent.hooks = after
+                await session.decide({call.call_id: "approve"})
+        if again:
+            agent.hooks = after
+            async with here.open(agent) as session:
+                await session.decide({call.call_id: "approve"})
+    assert [given for _, given in canned.calls] == ([] if ran is None else [{"disk": ran}])
+    assert ran is None or shown == {"disk": ran}
+
+
+async def test_a_hook_hears_of_a_call_before_and_behind_the_question_and_no_more() -> None:
+    heard: list[str] = []
+
+    def hear(call: HookCall) -> AddContext:
+        heard.append(call.name)
+        return AddContext(f"heard {len(heard)}")
+
+    async with stage() as here:
+        here.lab.script = Script((step("go", ScriptCall("web", {}), CALL), step("again", CALL)))
+        agent, _ = made(here, CLAUDE, ASK, hooks=[Hook(before=hear)])
+        async with here.open(agent) as session:
+            (call,) = (await session.run("go")).waiting
+            assert heard == ["web", WIPE]
+            await session.decide({call.call_id: Decision("approve", always=True)})
+            assert heard == ["web", WIPE] * 2
+            context = [e.data.text for e in session.log.events if isinstance(e.data, AddedContext)]
+            assert context == ["heard 3", "heard 4"], "what is said last counts"
+            await session.run("again")
+            assert heard == ["web", WIPE, "web", WIPE, WIPE]

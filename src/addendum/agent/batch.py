@@ -233,7 +233,7 @@ class Batch:
 
     def _judged(self, item: Planned, *, late: bool = False) -> Planned:
         """Return a call as the gate leaves it, with its tool as it is now."""
-        if item.refused is not None or item.entry is None:
+        if item.refused is not None:
             return item
         now = self._scene(late=late)
         verdict = judge(now, item)
@@ -317,7 +317,7 @@ class Batch:
 
     async def _heard(self, item: Planned) -> Planned:
         """Return a call as the hooks of now leave it; what they refuse does not run."""
-        if item.refused is not None or item.entry is None:
+        if item.refused is not None:
             return item
         verdict = judge(self._scene(), item, STANDING)
         if verdict.refused is not None:
@@ -351,7 +351,8 @@ class Batch:
 
     async def _resumed(self, asked: AskedCall, decision: DecidedCall | None) -> Planned:
         call = Call(asked.call_id, asked.name, asked.arguments, asked.origin)
-        entry = self._entry(call.name) if asked.definition else None
+        known = bool(asked.definition) or asked.refusal is None
+        entry = self._entry(call.name) if known else None
         item = Planned(call, entry, context=asked.context, terms=asked.definition)
         if asked.refusal is not None:
             outcome = Outcome(asked.refusal, asked.is_error, asked.code, asked.media)
@@ -381,21 +382,24 @@ class Batch:
         What they make of it may be what they made of it before the question; then it shows when
         they are asked about the call as the model made it.
         """
-        for call in (item.call, self._made(item.call)):
-            if call is None:
-                break
-            heard = await self._heard(msgspec.structs.replace(item, call=call))
-            if heard.refused is not None or heard.call.arguments == item.call.arguments:
-                return heard
-        return _answered(item, outdated(item.call.name, "would run with other arguments now"))
+        shown = item.call.arguments
+        heard = await self._heard(item)
+        if heard.refused is None and heard.call.arguments != shown:
+            made = self._made(item.call)
+            if made is not None:
+                heard = await self._heard(msgspec.structs.replace(item, call=made))
+        if heard.refused is None and heard.call.arguments != shown:
+            why = "would run with other arguments now"
+            return _answered(item, outdated(item.call.name, why))
+        return heard
 
     def _made(self, call: Call) -> Call | None:
         """Return a call that waits as the model made it, in real form; None if it is no good."""
         answers = (event.data for event in reversed(self._session.log.events))
         answer = next(each for each in answers if isinstance(each, AssistantMessage))
-        made = next(each for each in answer.calls if each.id == call.id)
+        made = next((each for each in answer.calls if each.id == call.id), None)
         entry = self._scene().entry(call.name)
-        if entry is None:
+        if made is None or entry is None:
             return None
         found = check_arguments(made, entry.schema, fill=self._fill)
         return None if isinstance(found, Refused) else found.call
