@@ -252,3 +252,21 @@ async def test_a_child_that_fails_is_an_error_of_its_call(tmp_path: Path) -> Non
             assert (await session.run("go")).text == "done"
         (found,) = await here.results()
         assert found.is_error and "empty" in found.text
+
+
+async def test_what_the_parent_refuses_may_be_a_tool_that_the_child_does_not_have(
+    tmp_path: Path,
+) -> None:
+    async def mine() -> str:
+        """Do what only the parent does."""
+        return "done"
+
+    own = Tools()
+    async with world(tmp_path) as here:
+        here.lab.script = _script(Entry(calls=(call("clock"),)))
+        child = here.agent(tools=[own.clock()])
+        agent = here.agent(tools=[tool(mine), subagent(child, name="helper")], disabled=["mine"])
+        async with agent.open("s", store=here.url) as session:
+            assert (await session.run("go")).text == "done"
+        (answer,) = await here.results()
+        assert (answer.text, answer.is_error) == ("found it", False)

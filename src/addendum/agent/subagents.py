@@ -23,7 +23,7 @@ from addendum.agent.results import total
 from addendum.agent.unknown_names import Written, check_names
 from addendum.checked import Seconds, Word, check_value, checks_arguments
 from addendum.errors import ConfigurationError, SessionMissing
-from addendum.log.events import Event
+from addendum.log.events import Event, ToolPolicy
 from addendum.log.exchanges import exchanges
 from addendum.log.store import Store
 from addendum.log.subagents import SubagentEnded, SubagentStarted
@@ -162,7 +162,9 @@ async def _run(
             events = session.log.events
             session.above = parent
             if refused := set(parent.disabled) - set(session.log.disabled):
-                await session.tools.refuse(*session.log.disabled, *refused)
+                # Names of the parent's: the child need not have such tools.
+                session.log.append(ToolPolicy(tuple(sorted({*session.log.disabled, *refused}))))
+                await session.flush()
             result = await session.run(task)
             while result.waiting:
                 result = await session.decide(
