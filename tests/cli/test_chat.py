@@ -321,7 +321,7 @@ def test_instructions_come_from_a_file(tmp_path: Path) -> None:
     assert instructions_of(f"@{file}") == "Sei kurz, bitte: grün.\n"
     assert instructions_of("as it is") == "as it is"
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigurationError, match="no UTF-8 text"):
+    with pytest.raises(ConfigurationError, match="no text in UTF-8"):
         instructions_of(f"@{file}")
     file.write_bytes(b"x" * (MAX_INSTRUCTIONS + 1))
     with pytest.raises(ConfigurationError, match="shorten"):
