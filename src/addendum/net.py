@@ -49,7 +49,7 @@ def client(**options: Any) -> httpx2.AsyncClient:
         options: As for `httpx2.AsyncClient`; `limits` and `verify` count for every way.
     """
     given = {name: options.pop(name) for name in ("limits", "verify") if name in options}
-    return httpx2.AsyncClient(transport=Carrier(getproxies(), **given), **options)
+    return httpx2.AsyncClient(transport=Ways(getproxies(), **given), **options)
 
 
 @functools.cache
@@ -58,7 +58,7 @@ def trusted() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-class Carrier(httpx2.AsyncBaseTransport):
+class Ways(httpx2.AsyncBaseTransport):
     """Carries requests directly or through proxies, each opened when it is first needed.
 
     Args:
@@ -136,7 +136,7 @@ def proxy_for(url: httpx2.URL, proxies: Mapping[str, str]) -> Way | None:
 
     Args:
         url: The address.
-        proxies: As for `Carrier`.
+        proxies: As for `Ways`.
     """
     found = next((name for name in (url.scheme, "all") if proxies.get(name, "").strip()), None)
     if found is None or _is_here(url.host) or _is_excluded(url, proxies.get("no", "")):

@@ -297,6 +297,8 @@ async def test_gemini_may_answer_with_a_list_of_chunks() -> None:
         {"message": "slow down"},
         {"__type": "InternalServerException", "message": "slow down"},
         {"detail": "slow down"},
+        {"status": "error", "message": "slow down"},
+        {"status": 503, "msg": "slow down"},
         {"object": "error", "message": "slow down", "type": "ServerError", "code": 503},
         {"error": "slow down"},
         {"error": {"message": "slow down", "code": "502"}},
@@ -353,6 +355,15 @@ def test_what_passes_is_overload(status: int, body: Json) -> None:
     error = http_error(status, json.dumps(body).encode(), host="h")
     assert isinstance(error, ProviderBusy) and error.again
     assert str(error).endswith("wait and try again")
+
+
+@by_wire
+def test_an_error_behind_a_status_may_be_an_event_all_the_same(speaker: Speaker) -> None:
+    body = encoded([speaker.error("a_code", "slow down")])
+    for raw in (body, body.replace(b"\n", b"\r\n"), b": wait\n\n" + body):
+        error = http_error(429, raw, host="h")
+        assert (error.code, error.status) == ("a_code", 429)
+        assert "slow down; wait" in str(error)
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b"[[]]", b"7", b'"x"', b"\xff", b"{", b"{}"])

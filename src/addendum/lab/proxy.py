@@ -83,7 +83,7 @@ async def open_proxy(path: str | Path, environ: Mapping[str, str]) -> AsyncGener
     """
     behind = targets(environ)
     key = secrets.token_urlsafe(9)
-    carrier = net.Carrier(getproxies(), limits=httpx2.Limits(max_connections=None))
+    carrier = net.Ways(getproxies(), limits=httpx2.Limits(max_connections=None))
     async with httpx2.AsyncClient(
         transport=RecordingTransport(carrier, path), timeout=_WAIT, follow_redirects=False
     ) as client:

@@ -24,8 +24,8 @@ _PINGS = frozenset({"ping", "keepalive", "keep-alive", "keep_alive", "heartbeat"
 _PING = re.compile(rb'\{\s*"type"\s*:\s*"(?:ping|keep-?_?alive|heartbeat)"')
 _BOM = b"\xef\xbb\xbf"
 _BARE = frozenset(
-    "code detail message msg request_id requestId retry_after success timestamp trace_id type"
-    " __type".split()
+    "code detail message msg request_id requestId retry_after status success timestamp trace_id"
+    " type __type".split()
 )
 """Fields of an error that stands alone, in no `error` object: FastAPI, DashScope, Z.ai, AWS."""
 
@@ -92,8 +92,15 @@ def is_error(value: Mapping[str, Any]) -> bool:
     said = value.get("message") or value.get("detail") or value.get("msg")
     if not isinstance(said, str | list) or value.keys() - _BARE:
         return False
+    status = value.get("status", "error")
+    if status not in ("error", "fail", "failed", "failure") and not _is_refusal(status):
+        return False
     kind = text(value.get("type")).lower()
     return not kind or "error" in kind or "exception" in kind
+
+
+def _is_refusal(status: Any) -> bool:
+    return isinstance(status, int) and status >= 400
 
 
 def joined_usage(before: Raw | None, later: Raw) -> Raw:

@@ -278,12 +278,17 @@ _ADVICE = (
 
 
 def _decoded(body: bytes) -> Any:
+    # Behind a status that is none of an answer, an error may still be framed as an event.
+    event = _EVENT.search(body) if body.lstrip()[:1] not in (b"{", b"[") else None
     try:
-        value = encoding.decode(body)
+        value = encoding.decode(body if event is None else event.group(1))
     except ContentError:
         return None
     listed = array(value)
     return listed[0] if listed else value
+
+
+_EVENT = re.compile(rb"^data:[ \t]*(\{.*\})[ \t\r]*$", re.MULTILINE)
 
 
 def _error_object(value: Any) -> dict[str, Any]:
