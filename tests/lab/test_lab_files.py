@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from tests.tools.pictures import PDF, b64, gif, png
 
-from addendum.lab.exchange import Refusal
 from addendum.lab.files import check_data_url, check_file
+from addendum.lab.refusal import Refusal
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from addendum.errors import ContentError
-from addendum.lab.exchange import Refusal
+from addendum.lab.refusal import Refusal
 from addendum.lab.script import (
     COMPACTION_MARKER,
     Entry,

@@ -22,7 +22,7 @@ from addendum.lab.anthropic_shapes import (
     without_unknown,
 )
 from addendum.lab.diagnostics import Memory, claude_asks, claude_says
-from addendum.lab.exchange import Call, Refusal, Reply, Switches, json_body
+from addendum.lab.exchange import Call, Reply, Switches, json_body
 from addendum.lab.facts import (
     BETA_BINDING,
     BETA_CLEAR_AT,
@@ -35,6 +35,7 @@ from addendum.lab.facts import (
     claude_model,
     undated,
 )
+from addendum.lab.refusal import Refusal
 from addendum.lab.script import Heard, Spoken, speak
 from addendum.lab.tokens import Segment
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from addendum import encoding
 from addendum.lab.anthropic_shapes import Json
-from addendum.lab.exchange import Refusal, Reply, pieces, sse
+from addendum.lab.exchange import Reply, pieces, sse
+from addendum.lab.refusal import Refusal
 from addendum.lab.tokens import segment
 
 _TEXT_PIECE = 24

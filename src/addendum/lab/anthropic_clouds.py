@@ -16,8 +16,9 @@ from dataclasses import replace
 from addendum import encoding
 from addendum.lab import anthropic_answer, facts
 from addendum.lab.anthropic import Anthropic
-from addendum.lab.exchange import Call, Refusal, Reply, json_body
+from addendum.lab.exchange import Call, Reply, json_body
 from addendum.lab.facts import BETA_REFERENCE
+from addendum.lab.refusal import Refusal
 
 _PATH = re.compile(r".+/publishers/anthropic/models/([^/:]+):(rawPredict|streamRawPredict)")
 

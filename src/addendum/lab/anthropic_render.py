@@ -16,8 +16,8 @@ import msgspec
 
 from addendum import encoding
 from addendum.lab.anthropic_shapes import Asked, Json, Message, marks_of
-from addendum.lab.exchange import Refusal
 from addendum.lab.facts import CLAUDE_LATE_BYTES, CLAUDE_LATE_TOOLS, CLAUDE_PREAMBLE_TOKENS
+from addendum.lab.refusal import Refusal
 from addendum.lab.tokens import Segment, filler, segment, unmarked
 
 

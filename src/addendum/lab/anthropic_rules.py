@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from addendum.lab.anthropic_shapes import Asked, Json, Message, marks_of
-from addendum.lab.exchange import Refusal
 from addendum.lab.facts import CLAUDE_LATE_TOOLS, CLAUDE_MARKS, ClaudeModel
+from addendum.lab.refusal import Refusal
 
 
 def check_messages(messages: Sequence[Message]) -> None:

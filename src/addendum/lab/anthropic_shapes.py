@@ -15,9 +15,9 @@ import jsonschema_rs
 import msgspec
 
 from addendum import encoding
-from addendum.lab.exchange import Refusal
 from addendum.lab.facts import CLAUDE_LIFETIME_SECONDS
 from addendum.lab.files import IMAGES, check_file
+from addendum.lab.refusal import Refusal
 
 Json = dict[str, Any]
 Role = Literal["user", "assistant", "system"]

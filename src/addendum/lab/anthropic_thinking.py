@@ -28,8 +28,8 @@ from addendum import encoding
 from addendum.errors import ContentError
 from addendum.lab.anthropic_render import late_tools_in_use, references
 from addendum.lab.anthropic_shapes import Asked, Json
-from addendum.lab.exchange import Refusal
 from addendum.lab.facts import ClaudeModel
+from addendum.lab.refusal import Refusal
 from addendum.lab.tokens import Segment, segment, unmarked
 
 _KEY = b"the lab's seal; it keeps no secret"

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 import msgspec
 
-from addendum.lab.exchange import Call, Provider, Refusal, Reply
+from addendum.lab.exchange import Call, Provider, Reply
 from addendum.lab.facts import CacheFacts
+from addendum.lab.refusal import Refusal
 
 
 class Azure:

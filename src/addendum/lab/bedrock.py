@@ -15,7 +15,8 @@ from addendum.lab.anthropic_cache import PrefixCache, Priced
 from addendum.lab.anthropic_render import Block
 from addendum.lab.aws_frames import frame
 from addendum.lab.bedrock_rules import ConverseAsked, Json, read
-from addendum.lab.exchange import Call, Refusal, Reply, json_body, pieces
+from addendum.lab.exchange import Call, Reply, json_body, pieces
+from addendum.lab.refusal import Refusal
 from addendum.lab.script import Heard, Spoken, speak
 from addendum.lab.tokens import Segment, segment
 

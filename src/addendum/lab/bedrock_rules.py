@@ -19,8 +19,8 @@ import msgspec
 
 from addendum.lab import facts
 from addendum.lab.anthropic_shapes import Asked, Json, Message
-from addendum.lab.exchange import Refusal
 from addendum.lab.files import IMAGES, check_file
+from addendum.lab.refusal import Refusal
 
 _TOP = frozenset(
     "messages system toolConfig inferenceConfig additionalModelRequestFields guardrailConfig"

@@ -26,7 +26,8 @@ from addendum.lab.anthropic import heard
 from addendum.lab.anthropic_render import Rendered, render
 from addendum.lab.anthropic_shapes import Asked, Dialect, Fields, Json, Role, fields, read
 from addendum.lab.anthropic_thinking import thought
-from addendum.lab.exchange import Call, Refusal, Reply, Switches, json_body
+from addendum.lab.exchange import Call, Reply, Switches, json_body
+from addendum.lab.refusal import Refusal
 from addendum.lab.script import Spoken, speak
 from addendum.lab.token_history import TokenHistory
 from addendum.lab.tokens import Segment, count, segment, stream

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from addendum import encoding
 from addendum.lab.anthropic_shapes import Json
-from addendum.lab.exchange import Refusal
+from addendum.lab.refusal import Refusal
 from addendum.wire.segment import fields
 
 BETA = "cache-diagnosis-2026-04-07"

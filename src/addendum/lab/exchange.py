@@ -4,41 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from addendum import encoding
-
-if TYPE_CHECKING:
-    from addendum.lab.facts import CacheFacts
-    from addendum.lab.script import Script
-
-
-class Refusal(Exception):
-    """The provider does not take the request.
-
-    Attributes:
-        status: HTTP status.
-        kind: The provider's error type.
-        code: Its error code, if it gives one.
-        param: The parameter concerned, where the wire names it apart from the message.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int = 400,
-        kind: str = "invalid_request_error",
-        code: str | None = None,
-        param: str | None = None,
-    ) -> None:
-        super().__init__(message.replace("\n", " "))
-        self.status = status
-        self.kind = kind
-        self.code = code
-        self.param = param
+from addendum.lab.facts import CacheFacts
+from addendum.lab.refusal import Refusal
+from addendum.lab.script import Script
 
 
 class Switches(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import binascii
 import re
 from typing import Any
 
-from addendum.lab.exchange import Refusal
+from addendum.lab.refusal import Refusal
 
 _BEGINS = {
     "image/png": rb"\x89PNG\r\n\x1a\n",

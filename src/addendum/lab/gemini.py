@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from addendum import encoding
 from addendum.lab import facts
-from addendum.lab.exchange import Call, Refusal, Reply, json_body, pieces, sse
+from addendum.lab.exchange import Call, Reply, json_body, pieces, sse
 from addendum.lab.gemini_rules import GeminiAsked, Json, read
 from addendum.lab.gemini_signatures import sign
+from addendum.lab.refusal import Refusal
 from addendum.lab.script import Heard, Spoken, speak
 from addendum.lab.token_history import TokenHistory
 from addendum.lab.tokens import count, segment, stream

@@ -15,9 +15,9 @@ from typing import Any, cast
 import jsonschema_rs
 import msgspec
 
-from addendum.lab.exchange import Refusal
 from addendum.lab.files import check_file
 from addendum.lab.gemini_signatures import STAND_IN, is_own
+from addendum.lab.refusal import Refusal
 from addendum.lab.tokens import Segment, segment
 
 Json = dict[str, Any]

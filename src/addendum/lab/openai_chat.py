@@ -8,9 +8,10 @@ from typing import Any
 
 from addendum import encoding
 from addendum.lab import facts
-from addendum.lab.exchange import Call, Refusal, Reply, json_body, pieces, sse
+from addendum.lab.exchange import Call, Reply, json_body, pieces, sse
 from addendum.lab.openai_cache import OpenAICache, SteppedCache, openai_cache
 from addendum.lab.openai_rules import ChatAsked, ChatDialect, Json, error_body, read, texts
+from addendum.lab.refusal import Refusal
 from addendum.lab.script import Heard, Spoken, speak
 from addendum.lab.tokens import count, segment
 

@@ -8,7 +8,7 @@ from typing import Any
 from addendum import encoding
 from addendum.lab import facts
 from addendum.lab.diagnostics import Memory, openai_says
-from addendum.lab.exchange import Call, Refusal, Reply, json_body, pieces, sse
+from addendum.lab.exchange import Call, Reply, json_body, pieces, sse
 from addendum.lab.openai_cache import OpenAICache, openai_cache
 from addendum.lab.openai_chat import bearer
 from addendum.lab.openai_responses_reasoning import ENCRYPTED, seal, thought
@@ -20,6 +20,7 @@ from addendum.lab.openai_responses_rules import (
     without_unknown,
 )
 from addendum.lab.openai_rules import error_body
+from addendum.lab.refusal import Refusal
 from addendum.lab.script import Heard, Spoken, speak
 from addendum.lab.tokens import count, segment
 from addendum.wire.segment import fields

@@ -19,8 +19,8 @@ import msgspec
 
 from addendum import encoding
 from addendum.errors import ContentError
-from addendum.lab.exchange import Refusal
 from addendum.lab.prefix import running
+from addendum.lab.refusal import Refusal
 from addendum.lab.tokens import Segment, segment
 
 ENCRYPTED = "reasoning.encrypted_content"

@@ -20,11 +20,11 @@ from typing import Any, cast
 
 import msgspec
 
-from addendum.lab.exchange import Refusal
 from addendum.lab.facts import OPENAI_LIFETIMES, OPENAI_TOOLS, ChatModel
 from addendum.lab.files import check_data_url
 from addendum.lab.openai_responses_reasoning import ENCRYPTED, Reader
 from addendum.lab.openai_rules import End
+from addendum.lab.refusal import Refusal
 from addendum.lab.tokens import Segment, segment
 
 Json = dict[str, Any]

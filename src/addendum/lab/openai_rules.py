@@ -15,9 +15,9 @@ from typing import Any, cast
 import msgspec
 
 from addendum import encoding
-from addendum.lab.exchange import Refusal
 from addendum.lab.facts import OPENAI_TOOLS
 from addendum.lab.files import check_data_url
+from addendum.lab.refusal import Refusal
 from addendum.lab.tokens import Segment, segment
 
 Json = dict[str, Any]

@@ -11,11 +11,12 @@ import re
 from dataclasses import replace
 
 from addendum import encoding
-from addendum.lab.exchange import Call, Refusal, Reply, json_body
+from addendum.lab.exchange import Call, Reply, json_body
 from addendum.lab.facts import CacheFacts, ChatVendor
 from addendum.lab.openai_cache import SteppedCache
 from addendum.lab.openai_chat import bearer, heard, said, told
 from addendum.lab.openai_rules import ChatDialect, Json, error_body, message_segments, read
+from addendum.lab.refusal import Refusal
 from addendum.lab.script import Spoken, speak
 from addendum.lab.tokens import count
 

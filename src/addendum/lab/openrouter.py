@@ -25,7 +25,7 @@ from addendum.lab.anthropic_cache import PrefixCache
 from addendum.lab.anthropic_render import Block
 from addendum.lab.anthropic_shapes import Asked
 from addendum.lab.anthropic_shapes import read as read_messages
-from addendum.lab.exchange import Call, Refusal, Reply, Switches, json_body
+from addendum.lab.exchange import Call, Reply, Switches, json_body
 from addendum.lab.openai_cache import OpenAICache, openai_cache
 from addendum.lab.openai_chat import bearer, heard, said, told
 from addendum.lab.openai_rules import (
@@ -36,6 +36,7 @@ from addendum.lab.openai_rules import (
     message_segments,
     read,
 )
+from addendum.lab.refusal import Refusal
 from addendum.lab.script import Spoken, speak
 from addendum.lab.tokens import Segment, count
 

@@ -18,7 +18,7 @@ import msgspec
 
 from addendum import encoding
 from addendum.errors import ContentError
-from addendum.lab.exchange import Refusal
+from addendum.lab.refusal import Refusal
 
 COMPACTION_MARKER = "<compaction_request>"
 """How the last user text of a request begins that asks for a summary."""

@@ -35,12 +35,13 @@ from addendum.lab.azure import Azure
 from addendum.lab.bedrock import Bedrock
 from addendum.lab.deepseek import DeepSeek
 from addendum.lab.deepseek_chat import DeepSeekChat
-from addendum.lab.exchange import Call, Provider, Refusal, Reply, Switches, handle
+from addendum.lab.exchange import Call, Provider, Reply, Switches, handle
 from addendum.lab.gemini import Gemini
 from addendum.lab.openai_chat import Compatible, OpenAIChat
 from addendum.lab.openai_responses import OpenAIResponses
 from addendum.lab.openai_vendors import Vendor
 from addendum.lab.openrouter import OpenRouter
+from addendum.lab.refusal import Refusal
 from addendum.lab.script import Script
 
 HOST = "127.0.0.1"

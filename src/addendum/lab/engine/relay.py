@@ -32,8 +32,9 @@ from addendum.lab import (
     openai_rules,
 )
 from addendum.lab.engine.server import Engine, EngineUnavailable
-from addendum.lab.exchange import Call, Refusal, Reply, Switches, json_body
+from addendum.lab.exchange import Call, Reply, Switches, json_body
 from addendum.lab.facts import ChatModel, ClaudeModel
+from addendum.lab.refusal import Refusal
 from addendum.lab.script import Heard, Script, Spoken, speak
 from addendum.lab.server import serve
 
