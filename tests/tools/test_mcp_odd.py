@@ -469,6 +469,23 @@ async def test_an_odd_greeting_is_a_greeting(name: str) -> None:
         assert (await connection.call("echo", b"{}", timeout=10)).text == "heard"
 
 
+async def test_a_call_that_nobody_read_is_asked_again_of_the_next_process(tmp_path: Path) -> None:
+    deaf = tmp_path / "deaf"
+    code = EACH + "    usual(m)\n"
+    code += f"    if m['method'] == 'tools/list' and not os.path.exists({str(deaf)!r}):\n"
+    code += f"        open({str(deaf)!r}, 'w'); os.close(0); time.sleep(60)\n"
+    async with served(program(code)) as connection:
+        await connection.ready(20)
+        first = connection.pid
+        with anyio.fail_after(10):
+            while not deaf.exists():  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        # It lives, and has closed its stdin: the line cannot have been read.
+        found = await connection.call("echo", b"{}", timeout=15)
+        assert (found.text, found.is_error) == ("heard", False)
+        assert connection.pid != first
+
+
 # -- time
 
 PROGRESS = (

@@ -252,12 +252,17 @@ class Connection:
             live = await self._stood(timeout, patience.deadline)
             if live is None:
                 return self._unreachable(first)
-            if first is not None:
-                live.link.again.add(first.anew)
-            answer = await self._put(live, work, patience)
-            if not isinstance(answer, CallOutcome) or not answer.anew or first is not None:
-                return answer
-            first = answer
+            if first is None:
+                answer = await self._put(live, work, patience)
+                if not isinstance(answer, CallOutcome) or not answer.anew:
+                    return answer
+                first = answer
+                continue
+            live.link.again.add(first.anew)
+            try:
+                return await self._put(live, work, patience)
+            finally:
+                live.link.again.discard(first.anew)
 
     async def _stood(self, timeout: float, deadline: float) -> _Live | None:
         """Return the standing connection; one that is away is waited for a short time only."""

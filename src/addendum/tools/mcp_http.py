@@ -18,7 +18,6 @@ from typing import Any, cast
 
 import anyio
 import httpx2
-import msgspec
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
@@ -46,6 +45,7 @@ from addendum.tools.mcp_messages import (
     Allowance,
     Event,
     Events,
+    Refused,
     decompressor,
     noise,
     read_messages,
@@ -72,20 +72,6 @@ _RESUMES = 2
 _SHORTEST_PAUSE, _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0, 30.0
 _SESSION = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """Why a request over HTTP has no answer of the server's, as `data` of the error in its place.
-
-    Attributes:
-        status: The HTTP status; None if there was none: the way to the server broke.
-        sent: Whether any of the request may have reached the server.
-        code: The protocol's error code in the body, if there was one.
-    """
-
-    status: int | None
-    sent: bool = True
-    code: int | None = None
 
 
 class _Place:

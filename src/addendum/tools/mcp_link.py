@@ -35,8 +35,7 @@ from addendum.tools.mcp import (
     remote_tool,
     screen_tool,
 )
-from addendum.tools.mcp_http import Refused
-from addendum.tools.mcp_messages import Unusable
+from addendum.tools.mcp_messages import Refused, Unusable
 from addendum.tools.mcp_offers import (
     MAX_OFFERS,
     RemotePrompt,

@@ -66,6 +66,20 @@ UNASKED = (5_000, 500)
 """Messages that nobody asked for: so many at once, and so many more each second."""
 
 
+class Refused(msgspec.Struct, frozen=True):
+    """Why a request has no answer of the server's, as `data` of the error in its place.
+
+    Attributes:
+        status: The HTTP status; None if there was none: the way to the server broke.
+        sent: Whether all of the request may have reached the server.
+        code: The protocol's error code in the body, if there was one.
+    """
+
+    status: int | None
+    sent: bool = True
+    code: int | None = None
+
+
 class Unusable(msgspec.Struct, frozen=True):
     """Marks, as `data` of an error, that the answer came and could not be read."""
 

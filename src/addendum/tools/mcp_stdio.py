@@ -25,11 +25,19 @@ from anyio.abc import Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCMessage
+from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest
 
 from addendum.errors import ConfigurationError, ContentError
 from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_messages import LINE, Allowance, Lines, noise, read_messages, unreadable
+from addendum.tools.mcp_messages import (
+    LINE,
+    Allowance,
+    Lines,
+    Refused,
+    noise,
+    read_messages,
+    unreadable,
+)
 from addendum.tools.mcp_peer import TAIL_BYTES, Peer, signal_group
 from addendum.tools.mcp_start import start_error
 
@@ -222,13 +230,23 @@ async def _write(
 ) -> None:
     assert process.stdin is not None
     with out:
-        try:
-            async for message in out:
-                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+        async for item in out:
+            message = item.message
+            text = message.model_dump_json(by_alias=True, exclude_unset=True)
+            try:
                 await process.stdin.send(text.encode() + b"\n")
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-            # It cannot be told anything any more: end the connection, whatever its stdout does.
-            incoming.close()
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:
+                # Nobody reads there, and the line has not gone as a whole: it did not run. What
+                # the server still has to say does not matter, whatever its stdout does.
+                if isinstance(message, JSONRPCRequest):
+                    why = ErrorData(
+                        code=CONNECTION_CLOSED, message=str(error), data=Refused(None, sent=False)
+                    )
+                    failed = JSONRPCError(jsonrpc="2.0", id=message.id, error=why)
+                    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                        await incoming.send(SessionMessage(failed))
+                incoming.close()
+                return
 
 
 async def _read_errors(process: Process, peer: Peer, silent: anyio.Event) -> None:
