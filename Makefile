@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test check fmt bench bench-cache fuzz envelopes perturb stop-words cases matrix \
-  mutations crash clean
+  mutations crash real-servers clean
 
 help: ## list these targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -61,13 +61,17 @@ cases: .venv/dev ## list which test covers which case; none missing or doubled
 
 matrix: .venv/dev ## every scenario and restart on every route (minutes)
 	@.venv/bin/python scripts/every_run.py
-	ADDENDUM_EVERY=1 $(RUN) pytest -n 2 tests/wire/test_vendor_types.py tests/agent/test_restarts.py
+	ADDENDUM_EVERY=1 $(RUN) pytest -n 2 tests/wire/test_vendor_types.py tests/agent/test_restarts.py \
+	  tests/tools/test_mcp_hostile.py tests/tools/test_mcp_groups.py
 
 mutations: .venv/dev ## break fold, projections and marks; each must turn a test red
 	@.venv/bin/python scripts/mutations.py
 
 crash: .venv/dev ## kill a talking session 500 times; nothing is lost (minutes)
 	@$(RUN) scripts.crash --kills 500
+
+real-servers: .venv/dev ## restart MCP servers of other SDKs; network, npm (minutes)
+	@$(RUN) scripts.real_servers
 
 clean: ## remove .venv/ and everything that the other targets made
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

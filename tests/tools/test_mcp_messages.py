@@ -13,13 +13,11 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 
 from addendum.errors import ContentError
 from addendum.tools import mcp_messages as messages
+from addendum.tools.mcp_framing import Events, Lines, decompressor
 from addendum.tools.mcp_messages import (
     DEEPEST,
     MAX_MESSAGE,
     Allowance,
-    Events,
-    Lines,
-    decompressor,
     read_messages,
     unreadable,
 )

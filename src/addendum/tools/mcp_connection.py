@@ -14,7 +14,7 @@ import contextvars
 import importlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -34,6 +34,7 @@ from addendum.tools.mcp import (
     merge,
     one_line,
 )
+from addendum.tools.mcp_patience import Job, Patience
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -47,53 +48,8 @@ logger = logging.getLogger("addendum.mcp")
 _HANDSHAKE_FIRST: set[str] = set()
 """Keys of servers that only stood once the classic greeting came first, in this process."""
 
-PROGRESS_FACTOR = 10
-"""A call that reports progress may take this many times its limit."""
-
 _PATIENCE = 2.0
 """Seconds: a list is taken as settled after this, even if notices of change never pause."""
-
-
-class _Job(Generic[T]):
-    """Something to ask a server, left by a caller in the owner's group."""
-
-    def __init__(self, work: Callable[[Link], Awaitable[T]]) -> None:
-        self.work = work
-        self.scope = anyio.CancelScope()
-        self.done = anyio.Event()
-        self.outcome: T | None = None
-
-
-class Patience:
-    """How long an answer is waited for: anew with each sign of progress, up to a ceiling.
-
-    Args:
-        seconds: From the beginning, and from each sign on.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._last = anyio.current_time() + seconds * PROGRESS_FACTOR
-        self._renewed = False
-        self.deadline = anyio.current_time() + seconds
-        self._scope = anyio.CancelScope()
-
-    def __str__(self) -> str:
-        if self.deadline >= self._last:
-            return f"{self._seconds * PROGRESS_FACTOR:g} s, though it reported progress"
-        since = " of its last sign of progress" if self._renewed else ""
-        return f"{self._seconds:g} s{since}"
-
-    def renew(self) -> None:
-        """Begin anew, for a sign of progress."""
-        self._renewed = True
-        self.deadline = min(anyio.current_time() + self._seconds, self._last)
-        self._scope.deadline = self.deadline
-
-    async def wait(self, event: anyio.Event) -> None:
-        """Wait for an event as long as patience lasts."""
-        with anyio.CancelScope(deadline=self.deadline) as self._scope:
-            await event.wait()
 
 
 class _Live:
@@ -298,7 +254,7 @@ class Connection:
     ) -> T | CallOutcome:
         """Ask on a connection that stands."""
         name = self.spec.name
-        job = _Job(work)
+        job = Job(work)
         live.tasks.start_soon(_perform, live.link, job)
         try:
             # Not left to the SDK: it would wait without end to write to a process that hangs.
@@ -588,7 +544,7 @@ class Connection:
         )
 
 
-async def _perform(link: Link, job: _Job[Any]) -> None:
+async def _perform(link: Link, job: Job[Any]) -> None:
     try:
         with job.scope:
             job.outcome = await job.work(link)

@@ -17,7 +17,7 @@ from mcp.client.session import ClientSession, IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from pydantic import RootModel, ValidationError
+from pydantic import RootModel
 
 from addendum.encoding import encode
 from addendum.errors import ContentError, leaves
@@ -59,10 +59,6 @@ for _name in ("mcp", "client"):
 MAX_PAGES = 1_000
 """Pages that one list may have."""
 
-SILENCE = 2.0
-"""Seconds until a server that says nothing to the first question is told the classic greeting. One
-that only starts slowly reads both, and what it answers first counts for nothing."""
-
 MAX_OFFER_PAGES = 50
 """Pages that are read of a list of prompts or resources."""
 
@@ -75,7 +71,7 @@ def _asked(request: types.Request[Any, Any]) -> str:
     return f"{request.method} {getattr(params, 'name', '') or getattr(params, 'uri', '')}".strip()
 
 
-def _broken(error: MCPError) -> bool:
+def broken(error: MCPError) -> bool:
     """Whether an error stands for the end of the way to the server, and is no answer of its."""
     why = error.error.data
     if isinstance(why, Refused):
@@ -151,39 +147,9 @@ class Link:
         assert self._session is not None
         return self._session
 
-    async def negotiate(self, session: ClientSession, *, handshake_first: bool) -> None:
-        """Agree on a protocol version: the 2026 one where the server speaks it, else classic.
-
-        Many classic servers take a first message that is not `initialize` badly: they end, or say
-        nothing. Whoever dials may then begin anew, with the handshake first.
-
-        Args:
-            session: The SDK's session.
-            handshake_first: Do not ask for the 2026 protocol before.
-        """
+    def begin(self, session: ClientSession) -> None:
+        """Take the session that everything is asked through."""
         self._session = session
-        silent = False
-        if not handshake_first:
-            self.asked = True
-            try:
-                with anyio.fail_after(SILENCE):
-                    await session.discover()
-                return
-            except TimeoutError:
-                silent = True
-            except (MCPError, ValidationError, RuntimeError):
-                # Not this protocol, or not understood: only the handshake can tell.
-                pass
-        try:
-            await session.initialize()
-        except MCPError as error:
-            if error.code != types.UNSUPPORTED_PROTOCOL_VERSION and not silent:
-                raise
-            if self.lost.is_set() or _broken(error):
-                raise
-            # A slow server answered the first question after we gave it up, and so settled on
-            # the 2026 protocol: ask once more.
-            await session.discover()
 
     async def fetch(self) -> Listing:
         """Read the whole list of tools, page by page.
@@ -432,7 +398,7 @@ class Link:
         if verdict == "unsure":
             return lost_outcome(name, self.reason(error) if isinstance(why, Refused) else None)
         text, code = f"server {name} refused the call", "refused"
-        if _broken(error):
+        if broken(error):
             text, code = f"server {name} is not reachable", "unreachable"
         anew = asked if verdict == "anew" else ""
         return CallOutcome(f"{text}: {self.reason(error)}", True, code, anew=anew)
@@ -440,7 +406,7 @@ class Link:
     def _judged(self, error: MCPError, asked: str) -> Verdict:
         """Say what an error means; where a new connection must begin, this one is lost."""
         why = error.error.data if isinstance(error.error.data, Refused) else None
-        if _broken(error):
+        if broken(error):
             if why is None or why.status is None:
                 self.lost.set()
             return "unsure" if why is None or why.sent else "anew"

@@ -22,16 +22,23 @@ from mcp.shared.dispatcher import (
     OnNotifyIntercept,
     OnRequest,
 )
+from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
+from pydantic import ValidationError
 
 from addendum.tools.mcp import ServerSpec
 from addendum.tools.mcp_flow import Flow, Reads, Writes
-from addendum.tools.mcp_link import Link
+from addendum.tools.mcp_link import Link, broken
 from addendum.tools.mcp_transport import client_streams
 from addendum.version import __version__
 
 __all__ = ["Link", "open_link"]
+
+
+SILENCE = 2.0
+"""Seconds until a server that says nothing to the first question is told the classic greeting. One
+that only starts slowly reads both, and what it answers first counts for nothing."""
 
 
 class _Screened:
@@ -101,7 +108,7 @@ async def open_link(
                     client_info=types.Implementation(name="addendum", version=__version__),
                 )
             )
-            await link.negotiate(session, handshake_first=handshake_first)
+            await _negotiate(link, session, handshake_first=handshake_first)
             limit.deadline = math.inf
             try:
                 yield
@@ -111,3 +118,39 @@ async def open_link(
                 parting = True
     if limit.cancelled_caught and not parting:
         raise TimeoutError
+
+
+async def _negotiate(link: Link, session: ClientSession, *, handshake_first: bool) -> None:
+    """Agree on a protocol version: the 2026 one where the server speaks it, else classic.
+
+    Many classic servers take a first message that is not `initialize` badly: they end, or say
+    nothing. Whoever dials may then begin anew, with the handshake first.
+
+    Args:
+        link: Told of the session, and that it was asked something.
+        session: The SDK's session.
+        handshake_first: Do not ask for the 2026 protocol before.
+    """
+    link.begin(session)
+    silent = False
+    if not handshake_first:
+        link.asked = True
+        try:
+            with anyio.fail_after(SILENCE):
+                await session.discover()
+            return
+        except TimeoutError:
+            silent = True
+        except (MCPError, ValidationError, RuntimeError):
+            # Not this protocol, or not understood: only the handshake can tell.
+            pass
+    try:
+        await session.initialize()
+    except MCPError as error:
+        if error.code != types.UNSUPPORTED_PROTOCOL_VERSION and not silent:
+            raise
+        if link.lost.is_set() or broken(error):
+            raise
+        # A slow server answered the first question after we gave it up, and so settled on
+        # the 2026 protocol: ask once more.
+        await session.discover()

@@ -29,10 +29,10 @@ from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCMessage
 
 from addendum.errors import ConfigurationError, ContentError
 from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp_framing import Lines
 from addendum.tools.mcp_messages import (
     LINE,
     Allowance,
-    Lines,
     Refused,
     noise,
     read_messages,
