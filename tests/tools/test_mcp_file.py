@@ -236,3 +236,31 @@ def test_servers_that_are_none_are_told_in_one_line(given: Any, says: str) -> No
 def test_a_server_may_be_called_as_the_field_is() -> None:
     (spec,) = server_specs({"mcpServers": {"command": "x"}})
     assert (spec.name, spec.command) == ("mcpServers", ("x",))
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        # As Cline, Roo and goose write it, and as Gemini CLI, opencode and LibreChat do.
+        (60, 60.0),
+        (1, 1.0),
+        (0.5, 0.5),
+        (3600, 3600.0),
+        (5000, 5.0),
+        (30_000, 30.0),
+        (600_000, 600.0),
+        (None, None),
+    ],
+)
+def test_a_timeout_is_seconds_or_beyond_an_hour_milliseconds(
+    given: float | None, seconds: float | None
+) -> None:
+    (spec,) = server_specs({"s": {"command": "x", "timeout": given}})
+    assert spec.timeout == seconds
+    assert spec.key() == server_specs({"s": {"command": "x"}})[0].key()
+
+
+@pytest.mark.parametrize("given", [0, -1, True, "30", [30], float("inf"), float("nan"), 10**12])
+def test_a_timeout_that_is_none_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match='"timeout" must be a number of seconds above 0'):
+        server_specs({"s": {"command": "x", "timeout": given}})

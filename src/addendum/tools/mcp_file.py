@@ -292,7 +292,9 @@ def _seconds(fields: dict[str, Any], where: str) -> float | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1e9:
-        raise ConfigurationError(f'{where}: "timeout" must be a number of seconds above 0')
+        raise ConfigurationError(
+            f'{where}: "timeout" must be a number of seconds above 0, not {shown(given)}'
+        )
     return given / 1000 if given > MAX_SECONDS else float(given)
 
 
