@@ -10,8 +10,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check fmt bench bench-cache fuzz envelopes perturb stop-words cases matrix \
-  mutations crash real-servers clean
+.PHONY: help demo test check fmt bench bench-cache fuzz envelopes perturb perturb-servers \
+  stop-words cases matrix mutations crash real-servers clean
 
 help: ## list these targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,9 @@ crash: .venv/dev ## kill a talking session 500 times; nothing is lost (minutes)
 
 real-servers: .venv/dev ## restart MCP servers of other SDKs; network, npm (minutes)
 	@$(RUN) scripts.real_servers
+
+perturb-servers: .venv/dev ## change one thing in each of 1,000,000 answers (10 min)
+	ADDENDUM_PERTURBED=1000000 $(RUN) pytest tests/tools/test_mcp_perturbed.py --timeout=7200
 
 clean: ## remove .venv/ and everything that the other targets made
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
