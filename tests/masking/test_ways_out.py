@@ -19,7 +19,6 @@ import anyio
 import click
 import httpx2
 import pytest
-from addendum.viewer.words import words
 from click.testing import CliRunner, Result
 from tests.cli.commands import told
 from tests.masking.samples import all_of_them, blob, keys, left, nested
@@ -53,6 +52,7 @@ from addendum.log.session_log import SessionLog
 from addendum.log.values import Call, Media
 from addendum.pytest_plugin import assert_stable_prefix
 from addendum.stores import MemoryStore, open_store
+from addendum.tell.words import words
 from addendum.tools.mcp import ServerSpec
 from addendum.viewer import feed
 from addendum.viewer.actions import ACTIONS

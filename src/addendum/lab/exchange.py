@@ -28,6 +28,8 @@ class Switches(msgspec.Struct, frozen=True):
         kimi_message_tools: False: Moonshot's endpoint refuses tools in system messages.
         drops_unknown: True: the Claude and Responses endpoints know no tool changes, and leave out
             in silence what they do not know, as local servers do.
+        strict_definitions: True: each vendor refuses of a tool's definition what it was reported to
+            refuse (`addendum.lab.definitions`).
     """
 
     claude_tool_changes: Literal["by-value", "by-reference", "none"] = "by-value"
@@ -37,6 +39,7 @@ class Switches(msgspec.Struct, frozen=True):
     compatible_cached_tokens: bool = False
     kimi_message_tools: bool = True
     drops_unknown: bool = False
+    strict_definitions: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ from addendum.lab.azure import Azure
 from addendum.lab.bedrock import Bedrock
 from addendum.lab.deepseek import DeepSeek
 from addendum.lab.deepseek_chat import DeepSeekChat
-from addendum.lab.exchange import Call, Provider, Reply, Switches, handle
+from addendum.lab.definitions import problem
+from addendum.lab.exchange import Call, Provider, Reply, Switches, handle, json_body
 from addendum.lab.gemini import Gemini
 from addendum.lab.openai_chat import Compatible, OpenAIChat
 from addendum.lab.openai_responses import OpenAIResponses
@@ -278,6 +279,9 @@ class Lab:
         path = request.url.path
         call = Call(dict(request.headers), body, now, self.script, self.switches, path)
         reply = provider.refuse(fault.refusal) if fault.refusal else handle(provider, call)
+        if self.switches.strict_definitions and reply.status == 200:
+            if said := problem(name, json_body(call)):
+                reply = provider.refuse(Refusal(said, code="invalid_function_parameters"))
         self.captures.append(
             Capture(
                 n=len(self.captures),

@@ -94,7 +94,11 @@ _ALL = (
         openai_responses.WIRE,
         responses_segments.segments,
         responses_segments.settings,
-        lambda raw: responses_parse.parse_body(b'{"output":[],"usage":' + raw + b"}").usage,
+        lambda raw: (
+            responses_parse.parse_body(
+                b'{"status":"completed","output":[],"usage":' + raw + b"}"
+            ).usage
+        ),
         responses_segments.speaks,
     ),
     Captured(
@@ -118,7 +122,7 @@ _ALL = (
         anthropic_segments.settings,
         lambda raw: (
             anthropic_parse.parse_body(
-                b'{"type":"message","content":[],"usage":' + raw + b"}"
+                b'{"type":"message","stop_reason":"end_turn","content":[],"usage":' + raw + b"}"
             ).usage
         ),
         anthropic_segments.speaks,

@@ -103,7 +103,9 @@ def of_an_object(rules: SchemaRules, value: Schema | None = None) -> Schema:
     """
     value = value or {}
     if value.get("type") != "object":
-        value = {"type": "object", **{name: part for name, part in value.items() if name != "type"}}
+        # Nor can arguments be null.
+        apart = ("type", "nullable")
+        value = {"type": "object", **{n: part for n, part in value.items() if n not in apart}}
     if rules.properties and "properties" not in value:
         value = {**value, "properties": {}}
     return value
