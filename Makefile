@@ -22,7 +22,7 @@ demo: .venv/lab ## show what a tool change costs, ours beside rebinding; no key
 test: .venv/dev ## run the tests, three at once: many of them wait
 	$(RUN) pytest -n 3 --dist worksteal
 
-check: .venv/dev ## what CI runs: format, lint, types, layers, words, names, tests
+check: .venv/dev ## what CI runs: format, lint, types, imports, words, tests
 	$(RUN) ruff format --check
 	$(RUN) ruff check --quiet
 	$(RUN) pyright

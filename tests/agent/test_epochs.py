@@ -25,6 +25,7 @@ from tests.agent.stage import (
 )
 
 from addendum.agent.agent import Settings
+from addendum.agent.requests import RENDERING
 from addendum.cli.why import judge_log
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
@@ -199,7 +200,7 @@ async def test_an_epoch_of_an_unknown_rendering_ends_once() -> None:
                     await session.run(text)
                 assert breaks(session) == [("rendering changed", "tools")]
                 contexts = [each for each in data(session) if isinstance(each, RequestContext)]
-                assert [each.rendering for each in contexts] == [7, 1]
+                assert [each.rendering for each in contexts] == [7, RENDERING]
 
 
 @pytest.mark.parametrize(("later", "declared"), [(190.0, []), (250.0, ["lifetime passed"])])

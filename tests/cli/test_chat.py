@@ -324,7 +324,7 @@ def test_instructions_come_from_a_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no text in UTF-8"):
         instructions_of(f"@{file}")
     file.write_bytes(b"x" * (MAX_INSTRUCTIONS + 1))
-    with pytest.raises(ConfigurationError, match="shorten"):
+    with pytest.raises(ConfigurationError, match="name a text file"):
         instructions_of(f"@{file}")
 
 

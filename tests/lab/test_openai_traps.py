@@ -306,7 +306,7 @@ async def test_openai_trap_14_a_schema_is_frozen_when_it_is_declared(route: str)
             schema["properties"]["b"] = {}
             await session.run("three")
     last = here.sent[-1].body.decode().replace("\\", "")
-    assert '"properties":{"z":{"type":"string"},"a":{}}' in last
+    assert '"properties":{"z":{"type":"string"},"a":' in last and '"b":' not in last
 
 
 async def test_openai_trap_15_a_declaring_message_has_no_content_at_all() -> None:

@@ -105,7 +105,7 @@ def test_json_stays_json_and_its_rest_as_it_was(
     # Between the placeholders stands what stood there.
     place = 0
     for part in PLACEHOLDER.split(shown):
-        part = part.strip('"')
+        part = part.strip('"\\')  # a number in JSON in a text becomes a text there
         found = said.find(part, place)
         assert found >= 0, (said, shown)
         place = found + len(part)

@@ -33,6 +33,8 @@ from addendum.prompt.blocks import Native
 from addendum.prompt.marks import markable
 from addendum.routes import TailChoice, resolve
 from addendum.tools.functions import FunctionTool
+from addendum.wire.anthropic_messages.build import takes_mark
+from addendum.wire.apis import facts
 
 pytestmark = pytest.mark.anyio
 
@@ -149,9 +151,9 @@ async def test_marks_in_front_leave_enough_for_the_end() -> None:
 )
 def test_no_mark_on_what_code_execution_called(kind: str, more: str) -> None:
     """langchain-ai/langchain#34542: such a block with a mark is refused."""
-    assert not markable(Native(1, 0, Raw(f'{{"type":"{kind}"{more}}}'.encode()), kind))
+    assert not markable(Native(1, 0, Raw(f'{{"type":"{kind}"{more}}}'.encode()), kind), takes_mark)
     assert markable(
-        Native(1, 0, Raw(b'{"type":"tool_use","caller":{"type":"direct"}}'), "tool_use")
+        Native(1, 0, Raw(b'{"type":"tool_use","caller":{"type":"direct"}}'), "tool_use"), takes_mark
     )
 
 
@@ -167,7 +169,7 @@ async def test_no_cache_point_follows_reasoning() -> None:
                     assert ("reasoningContent", "cachePoint") not in pairwise(kinds)
         await judged(here, BEDROCK)
     block = Raw(b'{"reasoningContent":{"reasoningText":{"text":"x","signature":"y"}}}')
-    assert not markable(Native(1, 0, block, "reasoningContent"))
+    assert not markable(Native(1, 0, block, facts(resolve(BEDROCK)).kind(block)))
 
 
 async def test_nova_gets_no_cache_point_beside_a_result() -> None:

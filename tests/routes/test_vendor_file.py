@@ -63,7 +63,7 @@ async def test_a_scenario_runs_on_it() -> None:
         ("no toml", "route data cannot be read"),
         ('provider = "acme"', "route data cannot be read"),
         (EXAMPLE.read_text("utf-8").replace("acme", "openai"), "a provider 'openai' already"),
-        ("#" * (MAX_FILE + 1), "make it smaller"),
+        ("#" * (MAX_FILE + 1), "correct ADDENDUM_ROUTES"),
         ("\udcff", "no text in UTF-8"),
     ],
     ids=["no toml", "no provider", "a name of ours", "too big", "no text"],

@@ -6,7 +6,7 @@ import functools
 import re
 import tomllib
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -140,7 +140,7 @@ class Forms(Struct, frozen=True):
 @functools.cache
 def forms() -> Forms:
     """Return what is known of credentials; it is read once."""
-    text = (resources.files("addendum.masking") / "forms.toml").read_text("utf-8")
+    text = Path(__file__).with_name("forms.toml").read_text("utf-8")
     file = msgspec.convert(tomllib.loads(text), _File)
     every = tuple(_form(row) for row in (*file.form, *file.block))
     literals = {anchor for form in every for anchor in form.anchors}
