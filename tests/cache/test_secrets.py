@@ -42,7 +42,8 @@ def test_a_secret_is_masked_and_redacted_wherever_it_stands(form: str) -> None:
     text, secret = SECRETS[form]
     said = text.format(secret)
     body = json.dumps({"messages": [{"content": said}]}).encode()
-    assert secret not in masked(said) and len(masked(said)) == len(said)
+    # A placeholder is as long as the secret, and has at least 19 characters.
+    assert secret not in masked(said) and len(masked(said)) >= len(said)
     hidden = redacted(body)
     assert secret.encode() not in hidden and b"[redacted " in hidden
     assert json.loads(hidden)["messages"]
@@ -80,7 +81,7 @@ def test_an_address_keeps_its_place_alone() -> None:
     key = "sk-ant-api03-" + "Q9" * 12
     found = bare_address(f"https://ann:{key}@h.example:8080/{key}/v1/messages?key={key}#{key}")
     assert "Q9" not in found
-    assert found.startswith("https://h.example:8080/***") and found.endswith("/v1/messages")
+    assert found.startswith("https://h.example:8080/[redacted ") and found.endswith("/v1/messages")
     assert bare_address("http://[::1/v1/messages") == ""
 
 
