@@ -135,7 +135,7 @@ NAMED = {
     "XML": f"<config><password>{SECRET}</password></config>",
     "attributes of XML": f'<add key="Password" value="{SECRET}"/>',
     "AWS": f"aws_secret_access_key = {SECRET}",
-    "npm": f"//registry.example.org/:_authToken={SECRET}",
+    "npm": f"//packages.example/:_authToken={SECRET}",
     "JSON in prose": f'the server said {{"ok":true,"access_token":"{SECRET}"}} and stopped',
     "JSON in JSON in prose": f"said {json.dumps(json.dumps({'refresh_token': SECRET}))} twice",
     "an encoded object": quote(json.dumps({"password": SECRET}), safe=""),
