@@ -404,7 +404,8 @@ class Requests:
         No provider takes reasoning that is not as it signed it.
         """
         kind = facts(route).kind
-        answers = (self._log.events[each].data for each in self._log.changed if each > seq)
+        events = self._log.events
+        answers = (events[at].data for at in self._log.changed if seq < at < len(events))
         return any(
             isinstance(data, AssistantMessage)
             and data.route == route.name
