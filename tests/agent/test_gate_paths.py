@@ -73,8 +73,8 @@ Path = Callable[[Stage, Act], Awaitable[Place]]
 
 
 async def alter(place: Place) -> None:
-    # As if the store had found that the log had more events than it has, in this step or a later.
-    place.session.log.changed = {len(place.session.log) + 1_000}
+    # As if the store had found that the last event is not what was appended.
+    place.session.log.changed = {len(place.session.log) - 1}
 
 
 async def exclude(place: Place) -> None:

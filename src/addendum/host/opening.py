@@ -37,4 +37,4 @@ def instructions_of(text: str) -> str:
     if not text.startswith("@"):
         return text
     place = Path(text[1:])
-    return read_text(place, limit=MAX_INSTRUCTIONS, advice="name a text file of instructions")
+    return read_text(place, limit=MAX_INSTRUCTIONS, advice="name a text file, or shorten it")
