@@ -12,7 +12,7 @@ from addendum.lab.exchange import Call, Reply, json_body, pieces, sse
 from addendum.lab.openai_cache import OpenAICache, SteppedCache, openai_cache
 from addendum.lab.openai_rules import ChatAsked, ChatDialect, Json, error_body, read, texts
 from addendum.lab.refusal import Refusal
-from addendum.lab.script import Heard, Spoken, speak
+from addendum.lab.script import Heard, Spoken, pieces_of, speak
 from addendum.lab.tokens import count, segment
 
 _PREFIX_SETTINGS = (
@@ -113,7 +113,8 @@ def heard(asked: ChatAsked) -> list[Heard]:
     found: list[Heard] = []
     for message in asked.messages:
         if message["role"] == "user":
-            found.append(Heard("user", texts(message)))
+            said = (piece for text in texts(message) for piece in pieces_of(text))
+            found.append(Heard("user", tuple(said)))
         elif message["role"] == "assistant":
             found.append(Heard("assistant"))
     return found

@@ -53,8 +53,14 @@ class Renderer(Protocol):
 class MakeRenderer(Protocol):
     """Makes a renderer for one session."""
 
-    def __call__(self, route: Route, rendering: int = 1) -> Renderer:
-        """Return a renderer for an epoch on a route, by the number that it recorded."""
+    def __call__(self, route: Route, rendering: int = 1, avoids: Sequence[str] = ()) -> Renderer:
+        """Return a renderer for an epoch on a route.
+
+        Args:
+            route: The route.
+            rendering: The number that the epoch recorded.
+            avoids: The shapes of a history that it avoids.
+        """
         ...
 
 
@@ -103,7 +109,7 @@ _ALL = (
     Wire(
         anthropic_messages.WIRE,
         anthropic_build.FACTS,
-        lambda route, rendering=1: anthropic_build.Renderer(
+        lambda route, rendering=1, avoids=(): anthropic_build.Renderer(
             version=route.endpoint.body_version, schemas=route.schemas, rendering=rendering
         ),
         AnthropicParser,
@@ -114,13 +120,14 @@ _ALL = (
     Wire(
         openai_chat.WIRE,
         chat_build.FACTS,
-        lambda route, rendering=1: chat_build.Renderer(
+        lambda route, rendering=1, avoids=(): chat_build.Renderer(
             cache_key=route.cache_key,
             max_tokens_field=route.max_tokens_field,
             parts=_takes_marks(route, chat_build.FACTS),
             reasoning_stand_in=route.capabilities.reasoning_stand_in,
             schemas=route.schemas,
             rendering=rendering,
+            avoids=avoids,
         ),
         ChatParser,
         chat_build.rewrite,
@@ -129,7 +136,7 @@ _ALL = (
     Wire(
         openai_responses.WIRE,
         responses_build.FACTS,
-        lambda route, rendering=1: responses_build.Renderer(
+        lambda route, rendering=1, avoids=(): responses_build.Renderer(
             encrypted_reasoning=route.capabilities.encrypted_reasoning,
             breakpoints=_takes_marks(route, responses_build.FACTS),
             schemas=route.schemas,
@@ -143,7 +150,7 @@ _ALL = (
     Wire(
         bedrock_converse.WIRE,
         converse_build.FACTS,
-        lambda route, rendering=1: converse_build.Renderer(
+        lambda route, rendering=1, avoids=(): converse_build.Renderer(
             schemas=route.schemas, rendering=rendering
         ),
         ConverseParser,
@@ -153,7 +160,7 @@ _ALL = (
     Wire(
         gemini.WIRE,
         gemini_build.FACTS,
-        lambda route, rendering=1: gemini_build.Renderer(
+        lambda route, rendering=1, avoids=(): gemini_build.Renderer(
             stand_in=route.capabilities.signature_stand_in,
             schemas=route.schemas,
             rendering=rendering,
