@@ -23,6 +23,7 @@ from addendum.agent.results import (
     StreamEvent,
     TextPiece,
 )
+from addendum.agent.shapes import ShapeTrial, given_up
 from addendum.errors import ProviderError, ProviderRefused
 from addendum.log.events import CacheBreak, RequestContext, RouteDowngrade
 from addendum.log.requests import RequestPurpose
@@ -32,6 +33,7 @@ from addendum.routes import (
     TOOLS_REFUSED,
     dispatching,
     fields,
+    shapes,
     weaker,
 )
 from addendum.wire.answer import Answer, Delta, Parser, ReasoningDelta, TextDelta
@@ -67,8 +69,8 @@ async def ask(
     # What is no turn adds nothing to the log in front of it: its settings are the last header's.
     header = session.log.header
     config = session.config() if purpose == "turn" or header is None else header.header.config
-    reasons, quarantine = True, Quarantine(session)
-    for _ in range(4 + TRIES):
+    reasons, quarantine, trial = True, Quarantine(session), ShapeTrial(session)
+    for _ in range(5 + TRIES):
         ready = session.requests.prepare(
             session.route, context, config, purpose=purpose, until=until
         )
@@ -86,6 +88,7 @@ async def ask(
             )
             answered = True
             await quarantine.settle(emit)
+            await trial.settle(ready, emit)
             return answer, context
         except ProviderError as error:
             failed(error)
@@ -107,10 +110,14 @@ async def ask(
             session.requests.log_context(context)
             softer = await fewer(session, context, ready, error)
             softer = softer or await downgrade(session, context, error)
+            if softer is not None:
+                emit(Notice(_given_up(context, softer)))
+            else:
+                softer = trial.next(context, ready, error)
             if softer is None:
+                session.requests.log_context(trial.undone(context))
                 await session.flush()
                 raise
-            emit(Notice(f"{context.route} refused tool changes; going on by {softer.projection}"))
             context = softer
             session.requests.log_context(context)
         finally:
@@ -199,7 +206,10 @@ async def exchange(
 
 def _names_no_field(session: Session, context: RequestContext, error: ProviderError) -> bool:
     """Say whether a refusal is about no field of tool changes, or surely about a definition."""
-    rejected = rejected_fields(refusal_text(error), fields(session.route, context))
+    text = refusal_text(error)
+    rejected = rejected_fields(text, fields(session.route, context))
+    if wire(context.wire).refused_shapes(text) & shapes(context):
+        return False
     return not rejected or surely_of_definitions(error)
 
 
@@ -230,17 +240,19 @@ async def fewer(
 async def downgrade(
     session: Session, context: RequestContext, error: ProviderError
 ) -> RequestContext | None:
-    """Return what to go on with after a refusal that names tool-change fields (D7), or None.
+    """Return what to go on with after a refusal that names what a request may do without, or None.
 
     A refusal about the place of a block, or about a name that stands nowhere, is our own fault
     and never downgrades.
     """
-    if not isinstance(error, ProviderRefused) or error.status not in (400, 422):
+    if not isinstance(error, ProviderRefused) or error.status not in (400, 422, 500):
         return None
     text = refusal_text(error)
     if error.code == "tool_reference_unresolved" or any(word in text for word in _OUR_FAULT):
         return None
     rejected = rejected_fields(text, fields(session.route, context))
+    named = wire(context.wire).refused_shapes(text) & shapes(context)
+    rejected = (*rejected, *sorted(named))
     softer = weaker(session.route, context, rejected)
     if softer is not None:
         session.log.append(
@@ -254,6 +266,13 @@ async def downgrade(
         )
         await session.downgrades.keep(session.route, rejected)
     return softer
+
+
+def _given_up(context: RequestContext, softer: RequestContext) -> str:
+    """Return the line that tells how a session goes on after a refusal."""
+    if fresh := [name for name in softer.avoids if name not in context.avoids]:
+        return given_up(context.route, fresh)
+    return f"{context.route} refused tool changes; going on by {softer.projection}"
 
 
 def _told(answer: Answer) -> Iterator[str]:

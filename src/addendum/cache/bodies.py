@@ -209,9 +209,9 @@ def tail_stands(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
     """V7: this turn's instructions stand where their mode says.
 
     Moved and kept: right in front of the newest human message (kept: or right behind it; on
-    OpenRouter's first turn behind it), or so in one message with it. Scoped: behind that message and again behind each later
-    user message of the turn. Without caching: in the system text. Requests without instructions,
-    and compactions, are left alone.
+    OpenRouter's first turn behind it), or so in one message with it. Scoped: behind that message
+    and again behind each later user message of the turn. Without caching: in the system text.
+    Requests without instructions, and compactions, are left alone.
     """
     record = reading.record
     if not record.tail_text or record.purpose == "compaction":
@@ -275,8 +275,11 @@ def _beside(
     if record.tail == "moved":
         # A copy that was left behind would be read as history for ever.
         said = {texts[at] for at in carriers}
+        beside = {spoken[at].path for at in carriers}
         for at, text in enumerate(texts):
-            if at not in carriers and spoken[at].kind == "message" and text in said:
+            if spoken[at].path in beside or at in carriers:
+                continue
+            if spoken[at].kind == "message" and text in said:
                 problem = "moved instructions stand in a second place"
                 yield violation("V7", reading, spoken[at].path, problem)
 

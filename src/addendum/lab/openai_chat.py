@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from addendum import encoding
 from addendum.lab import facts
 from addendum.lab.exchange import Call, Reply, json_body, pieces, sse
@@ -62,7 +64,13 @@ class OpenAIChat:
                 code="model_not_found",
             )
         model = model or facts.ChatModel()
-        asked = read(body, ChatDialect(breakpoints=model.exact, max_tokens=model.max_tokens))
+        dialect = ChatDialect(
+            breakpoints=model.exact,
+            max_tokens=model.max_tokens,
+            refused=call.switches.refused_shapes,
+            result_names="nameless" in call.switches.refused_shapes,
+        )
+        asked = read(body, dialect)
         scope = encoding.canonical([key, [body.get(each) for each in _PREFIX_SETTINGS]])
         options: Mapping[str, Any] = body.get("prompt_cache_options") or {}
         mode = options.get("mode", "implicit")
@@ -93,7 +101,8 @@ class Compatible:
     def answer(self, call: Call) -> Reply:
         """Answer a request, or raise a `Refusal`."""
         body = json_body(call)
-        asked = read(body, COMPATIBLE)
+        dialect = structs.replace(COMPATIBLE, refused=call.switches.refused_shapes)
+        asked = read(body, dialect)
         scope = encoding.canonical([body["model"]])
         cache = self.caches(body["model"])
         expires = call.now + cache.lifetime

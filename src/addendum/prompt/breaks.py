@@ -104,6 +104,8 @@ def _first_difference(before: Prompt, after: Prompt) -> Difference | None:
         return Difference("tools", reasoning=bound and _reasons(after.blocks))
     if [text.text for text in before.system] != [text.text for text in after.system]:
         return Difference("system", reasoning=bound and _reasons(after.blocks))
+    if before.context.avoids != after.context.avoids:
+        return Difference("messages", reasoning=bound and _reasons(after.blocks))
     if before.chain == after.chain:
         start = before.count
         ours: Sequence[Block] = before.open
@@ -183,6 +185,8 @@ def cause(
         return "fork", ""
     if any(isinstance(event.data, RouteDowngrade) for event in events):
         return "downgrade", ""
+    if before.context.avoids != after.context.avoids:
+        return "downgrade", "shapes of the history that the endpoint refused"
     if before.context.withheld != after.context.withheld:
         return "downgrade", "definitions that the endpoint refused"
     if (before.context.projection, after.context.projection) == ("rebind", "dispatch"):

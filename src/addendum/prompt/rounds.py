@@ -41,7 +41,7 @@ EMPTY_ANSWER = "(no text)"
 UNANSWERED = "(not answered)"
 """Stands for an answer that never came, on routes that ask for one at that place."""
 
-_SHORT_ID = "[a-zA-Z0-9]{9}"
+SHORT_ID = "[a-zA-Z0-9]{9}"
 """What a call id is like where no others are taken."""
 
 
@@ -101,7 +101,7 @@ class Rounds:
         self._shown = Shown(context.shows)
         # Which answer each id belongs to. Saying a round again gives it the same ids.
         self._given: dict[str, int] = {}
-        self._pattern = _SHORT_ID if "long-call-id" in context.avoids else facts.call_id
+        self._pattern = SHORT_ID if "long-call-id" in context.avoids else facts.call_id
 
     def ahead(self) -> Rounds:
         """Return what goes on from here and leaves this one as it is."""
@@ -349,4 +349,4 @@ def _escaped(raw: Raw) -> Raw:
     return raw if escaped == text else Raw(escaped.encode())
 
 
-__all__ = ["EMPTY_ANSWER", "UNANSWERED", "Group", "Rounds", "fleeting"]
+__all__ = ["EMPTY_ANSWER", "SHORT_ID", "UNANSWERED", "Group", "Rounds", "fleeting"]

@@ -31,6 +31,7 @@ from addendum.wire.gemini import build as gemini_build
 from addendum.wire.gemini.parse import GeminiParser
 from addendum.wire.openai_chat import build as chat_build
 from addendum.wire.openai_chat.parse import ChatParser
+from addendum.wire.openai_chat.shapes import refused_shapes
 from addendum.wire.openai_responses import build as responses_build
 from addendum.wire.openai_responses.parse import ResponsesParser
 from addendum.wire.schemas import screened
@@ -78,6 +79,7 @@ class Wire(Struct, frozen=True):
         unknowable: How a probe's control is made, by the change: what tells of it, and what
             stands in its place, with `%s` for a word that no provider has.
         by_value: What people call additions that carry their definition.
+        refused_shapes: Tells which shapes of a history a refusal is about.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Wire(Struct, frozen=True):
     flag_header: str = ""
     unknowable: Mapping[str, tuple[bytes, bytes]] = {}
     by_value: str = "by-value"
+    refused_shapes: Callable[[str], frozenset[str]] = lambda said: frozenset()
 
     def flags(self, prompt: Prompt, block_flags: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the beta flags of a request.
@@ -132,6 +135,7 @@ _ALL = (
         ChatParser,
         chat_build.rewrite,
         unknowable=chat_build.UNKNOWABLE,
+        refused_shapes=refused_shapes,
     ),
     Wire(
         openai_responses.WIRE,
