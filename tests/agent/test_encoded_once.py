@@ -5,6 +5,7 @@ Free of noise: blocks are counted, and lines of our own code that run, never sec
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -147,12 +148,12 @@ def _chat(calls: list[str]) -> list[bytes]:
     return [*(encoding.encode(chunk) for chunk in chunks), b"[DONE]"]
 
 
-def tool(name: str) -> FunctionTool[..., Any]:
+def tool(name: str, more: str = "") -> FunctionTool[..., Any]:
     async def run(arguments: dict[str, Any]) -> str:
         return f"{name} found it"
 
     schema = Raw(b'{"type":"object","properties":{"q":{"type":"string"}}}')
-    return FunctionTool.from_schema(ToolSchema(name, f"Does {name}. " * 5, schema), run)
+    return FunctionTool.from_schema(ToolSchema(name, f"Does {name}. " * 5 + more, schema), run)
 
 
 @asynccontextmanager
@@ -195,6 +196,10 @@ async def turn(session: Session, stub: Stub) -> None:
     await session.run(f"Where does figure {number} come from?")
 
 
+_versions = itertools.count()
+"""A definition is encoded once in a process: one that an earlier test made would cost less here."""
+
+
 async def switch(session: Session) -> None:
     """Add a tool of a new name, or remove the one that was added where that breaks nothing."""
     names = [each.name for each in session.registry.snapshot().active]
@@ -202,7 +207,8 @@ async def switch(session: Session) -> None:
     if extra and session.current_context().projection != "addition-only":
         await session.tools.remove(extra[0])
     else:
-        await session.tools.add(tool(f"extra_{session.log.turns}"))
+        version = f"Version {next(_versions):06}. "
+        await session.tools.add(tool(f"extra_{session.log.turns}", version))
 
 
 @every_place
@@ -303,9 +309,6 @@ async def test_an_unchanged_header_is_known_without_looking_at_its_tools() -> No
         assert now is not first and len(now.active) == len(first.active) + 1
 
 
-@pytest.mark.xfail(
-    reason="open: scoped tails cost a few more calls a turn than they did", strict=False
-)
 @every_place
 async def test_nothing_grows_but_the_join(route: str, changes: str, tail: str) -> None:
     async with conversation(route, changes, tail) as (session, stub):

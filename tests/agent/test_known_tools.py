@@ -303,33 +303,35 @@ async def test_what_was_allowed_for_good_was_allowed_as_it_was(route: str) -> No
             assert not (await session.run(f"/call {WIPE} {{}}   ")).waiting
 
 
-_LATER = pytest.mark.xfail(
-    reason="a hint heard in mid-session counts one step later than it could: safe, not early",
-    strict=False,
-)
-
-
 @pytest.mark.parametrize(
-    "started",
-    [pytest.param(True, id="told before", marks=_LATER), pytest.param(False, id="told too late")],
+    ("told", "arguments", "early"),
+    [
+        pytest.param(True, '{"q":"x"}', True, id="told before"),
+        pytest.param(False, '{"q":"x"}', False, id="told too late"),
+        # An object with nothing in it is also what a server leaves of arguments that were cut:
+        # such a call waits for the end of its answer, whatever its tool is.
+        pytest.param(True, "{}", False, id="told before, without arguments"),
+    ],
 )
-async def test_a_call_starts_early_only_if_it_was_told_to_be_harmless(started: bool) -> None:
+async def test_a_call_starts_early_only_if_it_was_told_to_be_harmless(
+    told: bool, arguments: str, early: bool
+) -> None:
     server = in_process("db", [canned("wipe")])
     async with stage() as here:
         agent = here.agent(CLAUDE, mcp_servers=[spec(server)], early_start=True)
         async with here.open(agent) as session:
             await session.run("hello")
-            if started:
+            if told:
                 await heard(session, server, canned("wipe", HARMLESS))
-                await session.run(f"/call {WIPE} {{}}")
+                await session.run(f"/call {WIPE} {arguments}")
             else:
                 here.lab.stall_next("anthropic")
-                async with running(session, f"/call {WIPE} {{}}"):
+                async with running(session, f"/call {WIPE} {arguments}"):
                     await here.lab.until_stalled()
                     await heard(session, server, canned("wipe", HARMLESS))
                     here.lab.release()
             (called,) = [e.data for e in session.log.events if isinstance(e.data, ToolCall)]
-            assert called.early == started
+            assert called.early == early
 
 
 @asynccontextmanager
