@@ -26,9 +26,9 @@ from tests.agent.stage import CLAUDE, server, stage
 
 import addendum
 from addendum.agent.agent import Agent
+from addendum.agent.calls.tools import SessionTools
 from addendum.agent.prompts import SessionPrompts
 from addendum.agent.session import Session
-from addendum.agent.tools import SessionTools
 from addendum.cache.recording import RecordingTransport
 from addendum.errors import AddendumError
 from addendum.lab.runner import run_scenario

@@ -13,9 +13,9 @@ from addendum.version import __version__
 
 if TYPE_CHECKING:
     from addendum.agent.agent import Agent, Limits, Settings, ToolDispatch
-    from addendum.agent.approval import Approval, Decision, Pending, Policy
-    from addendum.agent.compaction import Compaction
-    from addendum.agent.hooks import AddContext, Ask, Change, Deny, Hook, HookCall, Replace
+    from addendum.agent.calls.approval import Approval, Decision, Pending, Policy
+    from addendum.agent.calls.hooks import AddContext, Ask, Change, Deny, Hook, HookCall, Replace
+    from addendum.agent.context.compaction import Compaction
     from addendum.agent.results import (
         Notice,
         ReasoningPiece,
@@ -40,24 +40,24 @@ if TYPE_CHECKING:
     from addendum.tools.resources import RESOURCE_TOOLS
 
 _HOMES = {
-    "AddContext": "addendum.agent.hooks",
+    "AddContext": "addendum.agent.calls.hooks",
     "AddendumError": "addendum.errors",
     "Agent": "addendum.agent.agent",
-    "Approval": "addendum.agent.approval",
-    "Ask": "addendum.agent.hooks",
-    "Change": "addendum.agent.hooks",
-    "Compaction": "addendum.agent.compaction",
-    "Decision": "addendum.agent.approval",
-    "Deny": "addendum.agent.hooks",
-    "Hook": "addendum.agent.hooks",
-    "HookCall": "addendum.agent.hooks",
+    "Approval": "addendum.agent.calls.approval",
+    "Ask": "addendum.agent.calls.hooks",
+    "Change": "addendum.agent.calls.hooks",
+    "Compaction": "addendum.agent.context.compaction",
+    "Decision": "addendum.agent.calls.approval",
+    "Deny": "addendum.agent.calls.hooks",
+    "Hook": "addendum.agent.calls.hooks",
+    "HookCall": "addendum.agent.calls.hooks",
     "Limits": "addendum.agent.agent",
     "Notice": "addendum.agent.results",
-    "Pending": "addendum.agent.approval",
-    "Policy": "addendum.agent.approval",
+    "Pending": "addendum.agent.calls.approval",
+    "Policy": "addendum.agent.calls.approval",
     "RESOURCE_TOOLS": "addendum.tools.resources",
     "ReasoningPiece": "addendum.agent.results",
-    "Replace": "addendum.agent.hooks",
+    "Replace": "addendum.agent.calls.hooks",
     "RequestDone": "addendum.agent.results",
     "RequestFigures": "addendum.agent.results",
     "ServerSpec": "addendum.tools.mcp",

@@ -14,7 +14,7 @@ from tests.property.judging import count, rules
 
 from addendum import encoding
 from addendum.agent.agent import Agent, Limits
-from addendum.agent.requests import Sent
+from addendum.agent.context.requests import Sent
 from addendum.agent.session import Session
 from addendum.cache.figures import Report, judge
 from addendum.cache.invariants import check

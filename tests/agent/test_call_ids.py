@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from tests.agent.stage import CHAT, CLAUDE, body, fn, stage
 
-from addendum.agent.requests import Sent
+from addendum.agent.context.requests import Sent
 from addendum.log.events import AssistantMessage
 from addendum.wire.transport import Transport, TransportSettings
 

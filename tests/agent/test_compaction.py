@@ -25,7 +25,7 @@ from tests.agent.stage import (
 from tests.property.judging import count, rules
 
 from addendum import Compaction, Settings
-from addendum.agent.compaction import reported_size
+from addendum.agent.context.compaction import reported_size
 from addendum.agent.replay import replay
 from addendum.agent.results import Notice, StreamEvent, TextPiece
 from addendum.agent.session import Session

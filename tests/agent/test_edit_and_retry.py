@@ -22,7 +22,7 @@ from tests.agent.stage import (
 from tests.agent.trouble import QUICK
 
 from addendum.agent.agent import Limits
-from addendum.agent.compaction import Compaction
+from addendum.agent.context.compaction import Compaction
 from addendum.agent.replay import replay
 from addendum.agent.results import TurnDone
 from addendum.agent.session import Session

@@ -25,7 +25,7 @@ from tests.agent.stage import (
 )
 
 from addendum.agent.agent import Settings
-from addendum.agent.requests import RENDERING
+from addendum.agent.context.requests import RENDERING
 from addendum.cli.why import judge_log
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep

@@ -21,9 +21,9 @@ from tests.agent.stage import CHAT, CLAUDE, DEEPSEEK, Stage, fn, stage
 
 from addendum import encoding
 from addendum.agent.agent import Agent, ToolDispatch
-from addendum.agent.approval import Approval, Decision, Policy
-from addendum.agent.gate import GATES
-from addendum.agent.hooks import AddContext, Ask, Change, Deny, Hook, HookCall
+from addendum.agent.calls.approval import Approval, Decision, Policy
+from addendum.agent.calls.gate import GATES
+from addendum.agent.calls.hooks import AddContext, Ask, Change, Deny, Hook, HookCall
 from addendum.agent.session import Session
 from addendum.agent.subagents import subagent
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process

@@ -14,7 +14,7 @@ from tests.agent.stage import CHAT, CLAUDE, DEEPSEEK, Stage, fn, results, stage
 
 from addendum import encoding
 from addendum.agent.agent import Agent
-from addendum.agent.approval import Approval, Decision, OnRedefinition, Policy, hints
+from addendum.agent.calls.approval import Approval, Decision, OnRedefinition, Policy, hints
 from addendum.agent.session import Session
 from addendum.agent.subagents import subagent
 from addendum.host.asking import AskMode, on_redefinition, rules

@@ -18,8 +18,8 @@ import pytest
 from tests.agent.stage import CHAT, CLAUDE, DEEPSEEK, LONG, Stage, breaks, data, fn, stage
 from tests.agent.test_schemas import made
 
-from addendum.agent.quarantine import speaks_of_definitions, suspects
-from addendum.agent.requests import RENDERING
+from addendum.agent.context.quarantine import speaks_of_definitions, suspects
+from addendum.agent.context.requests import RENDERING
 from addendum.agent.session import Session
 from addendum.errors import ProviderRefused
 from addendum.lab.mcp_servers import CannedTool, in_process

@@ -9,7 +9,7 @@ from tests.agent.stage import CHAT, CLAUDE, breaks, data, fn, names, results, st
 
 from addendum import encoding
 from addendum.agent.agent import ToolDispatch
-from addendum.agent.approval import definition
+from addendum.agent.calls.approval import definition
 from addendum.agent.results import Notice
 from addendum.agent.session import Session
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process

@@ -13,7 +13,8 @@ import pytest
 from msgspec import structs
 from tests.agent.stage import CHAT, CLAUDE, Stage, breaks, data, server, stage
 
-from addendum.agent import epochs, replay, requests
+from addendum.agent import replay
+from addendum.agent.context import epochs, requests
 from addendum.log.events import RequestContext
 from addendum.log.session_log import SessionLog
 from addendum.prompt.blocks import Block, Text

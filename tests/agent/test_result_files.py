@@ -21,7 +21,7 @@ from tests.property.judging import count, rules
 from tests.tools.pictures import PDF, b64, gif, png
 from tests.wire.test_vendor_types import CHECKS, comparable
 
-from addendum.agent.hooks import Hook, HookCall, Replace
+from addendum.agent.calls.hooks import Hook, HookCall, Replace
 from addendum.cache.figures import judge
 from addendum.cache.invariants import check
 from addendum.errors import ConfigurationError

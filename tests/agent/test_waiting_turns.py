@@ -25,7 +25,7 @@ from tests.agent.gates import (
 from tests.agent.trouble import ROUTES, world
 from tests.property.reference import blocks, extends
 
-from addendum.agent.approval import Approval, Pending, Policy
+from addendum.agent.calls.approval import Approval, Pending, Policy
 from addendum.errors import ConfigurationError
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.lab.script import Entry, ScriptStep

@@ -10,7 +10,7 @@ from msgspec import Struct
 from tests.cases.dispatching import DEFERRED, WIRES, call, envelope, on, played, says, tools_hash
 
 from addendum.agent.agent import ToolDispatch
-from addendum.agent.hooks import Hook
+from addendum.agent.calls.hooks import Hook
 from addendum.lab.script import ScriptCall
 from addendum.log.events import ToolResult
 from addendum.log.values import Call, ToolSchema

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from addendum.agent.agent import Agent
-from addendum.agent.preview import upcoming_breaks
+from addendum.agent.context.preview import upcoming_breaks
+from addendum.agent.context.switch_cost import SwitchCost, switch_cost
 from addendum.agent.session import Session
-from addendum.agent.switch_cost import SwitchCost, switch_cost
 from addendum.cache.cost import left_in_cache
 from addendum.cli.switch_cost import told
 from addendum.errors import ConfigurationError

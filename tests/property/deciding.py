@@ -17,8 +17,8 @@ from tests.property.driver import OWN, Driver, Home, Move, function, schema
 
 from addendum import encoding
 from addendum.agent.agent import Agent
-from addendum.agent.approval import Approval, Decision, OnRedefinition, Policy
-from addendum.agent.hooks import AddContext, Ask, Change, Deny, Hook
+from addendum.agent.calls.approval import Approval, Decision, OnRedefinition, Policy
+from addendum.agent.calls.hooks import AddContext, Ask, Change, Deny, Hook
 from addendum.agent.session import Session
 from addendum.agent.subagents import subagent
 from addendum.errors import AddendumError

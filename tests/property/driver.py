@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from addendum import encoding
 from addendum.agent.agent import Agent, Limits, Settings
-from addendum.agent.requests import Sent
+from addendum.agent.context.requests import Sent
 from addendum.agent.session import Session
 from addendum.errors import AddendumError
 from addendum.lab.exchange import Switches

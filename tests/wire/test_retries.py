@@ -36,7 +36,7 @@ from tests.wire.wires import (
     thought,
 )
 
-from addendum.agent.requests import send
+from addendum.agent.context.requests import send
 from addendum.errors import ProviderBusy, ProviderError, ProviderRefused, StreamBroken
 from addendum.lab.aws_frames import frame
 from addendum.wire.answer import Answer

@@ -12,14 +12,14 @@ from anyio.abc import TaskGroup
 from msgspec import Meta, Struct
 
 from addendum import encoding
-from addendum.agent.approval import Approval, OnRedefinition
-from addendum.agent.compaction import Compaction
-from addendum.agent.firsts import FirstRequests
-from addendum.agent.hooks import Hook
-from addendum.agent.lifetime import LifetimeChoice
+from addendum.agent.calls.approval import Approval, OnRedefinition
+from addendum.agent.calls.hooks import Hook
+from addendum.agent.calls.unknown_names import Written, check_names, written_in
+from addendum.agent.context.compaction import Compaction
+from addendum.agent.context.firsts import FirstRequests
+from addendum.agent.context.lifetime import LifetimeChoice
 from addendum.agent.opening import Opening
 from addendum.agent.session import Session
-from addendum.agent.unknown_names import Written, check_names, written_in
 from addendum.checked import (
     AtLeastOne,
     Location,

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from addendum.agent.tools import switched
+from addendum.agent.calls.tools import switched
 from addendum.errors import ConfigurationError, Conflict
 from addendum.log import codec
 from addendum.log.events import Span, ToolPolicy, TurnEnd, TurnStart

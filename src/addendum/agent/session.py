@@ -7,29 +7,29 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anyio.abc import TaskGroup
 
-from addendum.agent.approval import KINDS, Consent, Decisions, Kind, Pending, pending
-from addendum.agent.compaction import compact
-from addendum.agent.discovery import Found, binds_search, searched
-from addendum.agent.downgrades import Downgrades
-from addendum.agent.early import Early
-from addendum.agent.epochs import coming
+from addendum.agent.calls.approval import KINDS, Consent, Decisions, Kind, Pending, pending
+from addendum.agent.calls.discovery import Found, binds_search, searched
+from addendum.agent.calls.early import Early
+from addendum.agent.calls.outputs import Outputs
+from addendum.agent.calls.redefinition import Redefinitions
+from addendum.agent.calls.tools import SessionTools, switched
+from addendum.agent.calls.unknown_names import UnknownNames
+from addendum.agent.context.compaction import compact
+from addendum.agent.context.downgrades import Downgrades
+from addendum.agent.context.epochs import coming
+from addendum.agent.context.keeping import KeepAlive, keep, quote
+from addendum.agent.context.left_out import LeftOut
+from addendum.agent.context.lifetime import consolidates
+from addendum.agent.context.requests import Requests, Sent
+from addendum.agent.context.step import StepInput
+from addendum.agent.context.switch_cost import SwitchCost, switch_cost
 from addendum.agent.forking import fork
-from addendum.agent.keeping import KeepAlive, keep, quote
-from addendum.agent.left_out import LeftOut
-from addendum.agent.lifetime import consolidates
 from addendum.agent.opening import Life, Opening
-from addendum.agent.outputs import Outputs
 from addendum.agent.prompts import SessionPrompts
-from addendum.agent.redefinition import Redefinitions
-from addendum.agent.requests import Requests, Sent
 from addendum.agent.results import StreamEvent, TurnResult
 from addendum.agent.rewinding import cut, last_said, newest, numbered
-from addendum.agent.step import StepInput
 from addendum.agent.streaming import Listener, Nobody, TurnStream
-from addendum.agent.switch_cost import SwitchCost, switch_cost
-from addendum.agent.tools import SessionTools, switched
 from addendum.agent.turn import Turn
-from addendum.agent.unknown_names import UnknownNames
 from addendum.agent.using import Using
 from addendum.checked import AtLeastNone, Attribute, checks_arguments
 from addendum.errors import ConfigurationError

@@ -18,9 +18,9 @@ import anyio
 from msgspec import Raw, Struct
 
 from addendum import encoding
-from addendum.agent.approval import Decision
+from addendum.agent.calls.approval import Decision
+from addendum.agent.calls.unknown_names import Written, check_names
 from addendum.agent.results import total
-from addendum.agent.unknown_names import Written, check_names
 from addendum.checked import Seconds, Word, check_value, checks_arguments
 from addendum.errors import ConfigurationError, SessionMissing
 from addendum.log.events import Event, ToolPolicy

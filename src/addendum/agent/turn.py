@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 
 from addendum import encoding
-from addendum.agent.approval import Pending, complete
-from addendum.agent.batch import Batch
-from addendum.agent.compaction import Automatic
-from addendum.agent.early import Early
-from addendum.agent.exchange import ask
+from addendum.agent.calls.approval import Pending, complete
+from addendum.agent.calls.batch import Batch
+from addendum.agent.calls.early import Early
+from addendum.agent.context.compaction import Automatic
+from addendum.agent.context.exchange import ask
+from addendum.agent.context.step import log_step
 from addendum.agent.results import (
     Notice,
     RequestFigures,
@@ -22,7 +23,6 @@ from addendum.agent.results import (
     not_there,
     total,
 )
-from addendum.agent.step import log_step
 from addendum.agent.subagents import ended
 from addendum.errors import (
     AddendumError,
@@ -46,7 +46,7 @@ from addendum.wire.answer import Answer, Parser
 from addendum.wire.refusal import one_line, too_large
 
 if TYPE_CHECKING:
-    from addendum.agent.approval import Decisions
+    from addendum.agent.calls.approval import Decisions
     from addendum.agent.session import Session
 
 

@@ -26,7 +26,7 @@ from addendum.routes.prices import prices
 from addendum.tell.figures import money
 
 if TYPE_CHECKING:
-    from addendum.agent.requests import Sent
+    from addendum.agent.context.requests import Sent
     from addendum.lab.report import Run
     from addendum.lab.scenario import CannedFunction, Scenario, ScenarioServer
     from addendum.tools.functions import FunctionTool

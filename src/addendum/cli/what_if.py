@@ -13,9 +13,9 @@ from decimal import Decimal
 from msgspec import Struct
 
 from addendum.agent.agent import Agent
-from addendum.agent.preview import shown_only, unknown_tool
+from addendum.agent.context.preview import shown_only, unknown_tool
+from addendum.agent.context.switch_cost import SwitchCost, switch_cost
 from addendum.agent.session import Session
-from addendum.agent.switch_cost import SwitchCost, switch_cost
 from addendum.cache.compare import BYTES_A_TOKEN
 from addendum.cache.cost import again as price_again
 from addendum.encoding import encode

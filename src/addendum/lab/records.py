@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from addendum import encoding
-from addendum.agent.requests import Sent
+from addendum.agent.context.requests import Sent
 from addendum.agent.session import Session
 from addendum.cache.record import Declared, RequestRecord
 from addendum.cache.rules import CacheRules

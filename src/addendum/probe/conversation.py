@@ -17,7 +17,7 @@ from msgspec import Raw, Struct, structs
 
 from addendum import encoding
 from addendum.agent.agent import Agent, Limits
-from addendum.agent.requests import send
+from addendum.agent.context.requests import send
 from addendum.agent.results import RequestFigures
 from addendum.agent.session import Session
 from addendum.cache.cost import price

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import anyio.lowlevel
 from msgspec import Struct
 
-from addendum.agent.preview import shown_only, unknown_tool
-from addendum.agent.switch_cost import SwitchCost, switch_cost
+from addendum.agent.context.preview import shown_only, unknown_tool
+from addendum.agent.context.switch_cost import SwitchCost, switch_cost
 from addendum.cache.compare import BYTES_A_TOKEN
 from addendum.errors import AddendumError, ContentError
 from addendum.log.events import ToolLeftOut

@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from addendum.agent.agent import Agent
-from addendum.agent.approval import Decision
+from addendum.agent.calls.approval import Decision
 from addendum.agent.results import (
     Notice,
     ReasoningPiece,

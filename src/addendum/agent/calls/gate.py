@@ -35,9 +35,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from addendum import encoding
-from addendum.agent.approval import Approval, Consent, OnRedefinition, outdated
-from addendum.agent.execution import Planned
-from addendum.agent.hooks import Hook, blocked, described, faulty, in_front
+from addendum.agent.calls.approval import Approval, Consent, OnRedefinition, outdated
+from addendum.agent.calls.execution import Planned
+from addendum.agent.calls.hooks import Hook, blocked, described, faulty, in_front
 from addendum.log.known import KnownTool
 from addendum.log.seal import doubtful
 from addendum.log.values import ToolSchema

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from addendum.agent.lifetime import certainly_cold, chosen_lifetime
-from addendum.agent.requests import RENDERING
+from addendum.agent.context.lifetime import certainly_cold, chosen_lifetime
+from addendum.agent.context.requests import RENDERING
 from addendum.log.events import Event, RequestContext, RequestHeader
 from addendum.routes import choose_projection, context, too_many
 

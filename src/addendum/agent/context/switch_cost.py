@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
-from addendum.agent.preview import upcoming_breaks
+from addendum.agent.context.preview import upcoming_breaks
 from addendum.cache.cost import again as price_again
 from addendum.cache.cost import left_in_cache
 from addendum.log.events import AssistantMessage, CacheBreak, RequestHeader, RequestSent

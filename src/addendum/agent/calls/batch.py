@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from addendum import encoding
-from addendum.agent.approval import (
+from addendum.agent.calls.approval import (
     Pending,
     complete,
     decided,
@@ -24,9 +24,9 @@ from addendum.agent.approval import (
     handled,
     outdated,
 )
-from addendum.agent.execution import Planned, bounded, run_calls
-from addendum.agent.gate import STANDING, Scene, judge, scene
-from addendum.agent.hooks import (
+from addendum.agent.calls.execution import Planned, bounded, run_calls
+from addendum.agent.calls.gate import STANDING, Scene, judge, scene
+from addendum.agent.calls.hooks import (
     HookCall,
     in_front,
     run_after,
@@ -34,9 +34,9 @@ from addendum.agent.hooks import (
     run_before,
     run_failure,
 )
-from addendum.agent.outputs import filled
-from addendum.agent.progress import Progress
-from addendum.agent.repeats import guarded
+from addendum.agent.calls.outputs import filled
+from addendum.agent.calls.progress import Progress
+from addendum.agent.calls.repeats import guarded
 from addendum.agent.results import StreamEvent, ToolFinished, ToolStarted
 from addendum.errors import AddendumError
 from addendum.log.approvals import (
@@ -71,8 +71,8 @@ from addendum.wire.reading import legal_object
 from addendum.wire.schemas import screened
 
 if TYPE_CHECKING:
-    from addendum.agent.approval import Decisions
-    from addendum.agent.early import Early
+    from addendum.agent.calls.approval import Decisions
+    from addendum.agent.calls.early import Early
     from addendum.agent.session import Session
 
 

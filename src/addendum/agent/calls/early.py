@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from addendum.agent.batch import Batch
-from addendum.agent.execution import Planned, run_one
+from addendum.agent.calls.batch import Batch
+from addendum.agent.calls.execution import Planned, run_one
 from addendum.agent.results import StreamEvent, ToolStarted
 from addendum.errors import AddendumError
 from addendum.log.events import RequestContext, ToolCall

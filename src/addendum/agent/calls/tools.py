@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from addendum.agent.redefinition import record
-from addendum.agent.unknown_names import check_refused
+from addendum.agent.calls.redefinition import record
+from addendum.agent.calls.unknown_names import check_refused
 from addendum.checked import Word, checks_arguments, nearest
 from addendum.errors import ConfigurationError
 from addendum.log.approvals import ToolRedefined

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from addendum.agent.approval import OnRedefinition
+from addendum.agent.calls.approval import OnRedefinition
 from addendum.log.approvals import ToolRedefined
 from addendum.log.events import RequestHeader
 from addendum.log.known import KnownTool, ToolsKnown

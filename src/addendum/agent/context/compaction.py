@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 
 from addendum import encoding
-from addendum.agent.epochs import outside_turns
-from addendum.agent.exchange import ask
+from addendum.agent.context.epochs import outside_turns
+from addendum.agent.context.exchange import ask
 from addendum.agent.results import Notice, RequestDone, RequestFigures, StreamEvent
 from addendum.checked import AtLeastNone, AtLeastOne, check_fields
 from addendum.errors import (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from addendum.agent.firsts import FirstRequests
+from addendum.agent.context.firsts import FirstRequests
 from addendum.errors import ProviderError
 from addendum.log.events import (
     AssistantAttempt,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct, structs
 
 from addendum import encoding
-from addendum.agent.requests import RENDERING, Ready
+from addendum.agent.context.requests import RENDERING, Ready
 from addendum.agent.results import Notice, StreamEvent
 from addendum.errors import ContentError, ProviderError, ProviderRefused
 from addendum.log.events import RequestContext, ToolLeftOut

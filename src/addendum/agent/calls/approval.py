@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast, get_args
 from msgspec import Meta, Struct
 
 from addendum import encoding
-from addendum.agent.hooks import described
+from addendum.agent.calls.hooks import described
 from addendum.allowed import shown
 from addendum.checked import Word, check_fields, check_value, check_word
 from addendum.errors import ConfigurationError

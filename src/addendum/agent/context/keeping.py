@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from addendum.agent.epochs import outside_turns
-from addendum.agent.exchange import ask
+from addendum.agent.context.epochs import outside_turns
+from addendum.agent.context.exchange import ask
 from addendum.cache.cost import again, left_in_cache
 from addendum.errors import ConfigurationError
 from addendum.log.events import AssistantMessage, CacheKept, Span

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
-from addendum.agent.requests import Requests
-from addendum.agent.step import log_step
+from addendum.agent.context.requests import Requests
+from addendum.agent.context.step import log_step
 from addendum.errors import AddendumError
 from addendum.log.events import (
     CacheBreak,

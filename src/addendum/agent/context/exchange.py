@@ -6,15 +6,15 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
-from addendum.agent.downgrades import refuses_reasoning
-from addendum.agent.quarantine import (
+from addendum.agent.context.downgrades import refuses_reasoning
+from addendum.agent.context.quarantine import (
     TRIES,
     Quarantine,
     speaks_of_too_many,
     surely_of_definitions,
 )
-from addendum.agent.quarantine import told as told_tools
-from addendum.agent.requests import Ready, Sent, send
+from addendum.agent.context.quarantine import told as told_tools
+from addendum.agent.context.requests import Ready, Sent, send
 from addendum.agent.results import (
     Notice,
     ReasoningPiece,
