@@ -274,7 +274,7 @@ class Deciding(Driver):
 
     async def _do_drop(self, session: Session) -> None:
         # What one process heard and no log has, no other can know once the server is down.
-        if not session.tools.on("files") or "files__read" in session.log.known:
+        if not session.tools.on("files") or "files__read" in session.log.state.known:
             await super()._do_drop(session)
 
     async def _do_rules(self, session: Session, name: str) -> None:

@@ -31,7 +31,7 @@ from addendum.checked import (
 )
 from addendum.errors import ConfigurationError, SessionBusy, StoreError
 from addendum.log.events import FORMAT, SessionStart
-from addendum.log.seal import read as read_log
+from addendum.log.reading import read as read_log
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store, held, new_id
 from addendum.routes import (

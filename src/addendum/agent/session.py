@@ -41,7 +41,7 @@ from addendum.log.events import (
     ToolResult,
 )
 from addendum.log.known import ToolsKnown
-from addendum.log.seal import change_of
+from addendum.log.reading import change_of
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store
 from addendum.log.values import Config, ToolSchema, Usage
@@ -152,7 +152,9 @@ class Session:
             for name in on:
                 if name in registry.server_names:
                     await (registry.enable(name) if on[name] else registry.disable(name))
-            registry.restore((), (), by_hand.added, by_hand.removed, known=log.known, away=log.away)
+            registry.restore(
+                (), (), by_hand.added, by_hand.removed, known=log.state.known, away=log.state.away
+            )
         else:
             header = before.header
             if any(tool.name == TOOL_SEARCH_NAME for tool in header.tools):
@@ -163,9 +165,9 @@ class Session:
                 servers,
                 by_hand.added,
                 by_hand.removed,
-                known=log.known,
+                known=log.state.known,
                 instructions=_server_instructions(log),
-                away=log.away,
+                away=log.state.away,
             )
             self.redefinitions.follow(log)
         self.unknown_names = UnknownNames(self)
@@ -402,7 +404,7 @@ class Session:
     @property
     def surprised(self) -> bool:
         """Whether tools were added by hand where the configuration could not expect it."""
-        return not self.agent.can_change and self.log.switched_on
+        return not self.agent.can_change and self.log.state.switched_on
 
     # -- the log ----------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ from addendum.agent.calls.approval import Approval, Consent, OnRedefinition, out
 from addendum.agent.calls.execution import Planned
 from addendum.agent.calls.hooks import Hook, blocked, described, faulty, in_front
 from addendum.log.known import KnownTool
-from addendum.log.seal import doubtful
+from addendum.log.reading import doubtful
 from addendum.log.values import ToolSchema
 from addendum.tools.dispatcher import (
     CanDispatch,
@@ -197,7 +197,7 @@ def scene(
     return Scene(
         snapshot.entries,
         search,
-        session.log.known,
+        session.log.state.known,
         session.registry.excluded,
         session.disabled,
         session.is_deferred,

@@ -126,7 +126,9 @@ def record(log: SessionLog, entries: Iterable[Entry]) -> None:
     """Log what is known of active tools and does not stand in the log yet."""
     records = (entry.record() for entry in entries)
     new = tuple(
-        found for found in records if found != log.known.get(found.name, unrecorded(found.name))
+        found
+        for found in records
+        if found != log.state.known.get(found.name, unrecorded(found.name))
     )
     if new:
         log.append(ToolsKnown(new))
