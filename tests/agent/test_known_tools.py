@@ -54,7 +54,7 @@ def spec(server: CannedServer, *, on: bool = True) -> ServerSpec:
 async def anew(here: Stage, agent: Agent) -> None:
     """End all connections, as with the process."""
     await here.pool.aclose()
-    agent.pool = here.pool = ServerPool(idle_seconds=0.05)
+    agent.setup.pool = here.pool = ServerPool(idle_seconds=0.05)
 
 
 def call(name: str, route: str) -> str:
@@ -96,7 +96,9 @@ async def test_what_policies_read_of_a_server_outlasts_a_restart(route: str, whe
                 await session.run(call(LOOK, route))
         server.calls.clear()
         await anew(here, agent)
-        agent = here.agent(route, mcp_servers=agent.servers, approval=BY_HINT, tool_dispatch=True)
+        agent = here.agent(
+            route, mcp_servers=agent.setup.servers, approval=BY_HINT, tool_dispatch=True
+        )
         async with here.open(agent) as session:
             if when != "switched on":
                 # Nobody has dialled it yet.

@@ -255,7 +255,8 @@ async def _play(
     scenario: Scenario, route: Route, way: ToolChanges, meter: Meter
 ) -> tuple[Run, AddendumError | None]:
     """Play one conversation as far as it goes; return it judged, and what ended it early."""
-    from addendum.agent.agent import Agent, Limits
+    from addendum.agent.agent import Agent
+    from addendum.agent.setup import Limits
     from addendum.cache.record import RequestRecord
     from addendum.lab.records import Said, record_of
     from addendum.lab.report import judged

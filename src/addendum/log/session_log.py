@@ -97,7 +97,7 @@ class SessionLog:
         self._events: list[Event] = []
         self._clock = clock
         self._folds = Folds()
-        self._folds.register(self.state)
+        self._folds.register([self.state])
         self._durable = 0
         self._encoded: dict[int, bytes] = {}
         self._unsure = False
@@ -151,9 +151,9 @@ class SessionLog:
     def __len__(self) -> int:
         return len(self._events)
 
-    def follow(self, fold: Fold) -> None:
-        """Tell a fold of every event so far, and of each that comes."""
-        self._folds.register(fold, self._events)
+    def follow(self, *folds: Fold) -> None:
+        """Tell folds of every event so far, and of each that comes."""
+        self._folds.register(folds, self._events)
 
     # -- append -----------------------------------------------------------------------------
 
@@ -325,6 +325,7 @@ class SessionLog:
                 if kind is RequestSent:
                     requests.append(event)
                     taken.append(event)
+                    state.take(event)
                     continue
                 if kind is ToolCall:
                     if data.step == step and data.turn == turn:
@@ -403,6 +404,10 @@ class SessionLog:
         start = later._events[seq].data
         assert isinstance(start, TurnStart)
         self.state.turns = start.turn - 1
+        for event in reversed(self._events):
+            if isinstance(event.data, RequestSent) and event.data.purpose == "turn":
+                self.state.take(event)
+                break
         for event in self.rare:
             if type(event.data) in LASTING:
                 self.state.take(event)

@@ -16,6 +16,7 @@ from addendum.log.events import (
     EndSeed,
     Event,
     RequestHeader,
+    RequestSent,
     StepEnd,
     StepStart,
     ToolPolicy,
@@ -50,18 +51,22 @@ class Folds:
     def __init__(self) -> None:
         self._takers: dict[type, list[Callable[[Event], None]]] = {}
 
-    def register(self, fold: Fold, events: Iterable[Event] = ()) -> None:
-        """Add a fold.
+    def register(self, folds: Iterable[Fold], events: Iterable[Event] = ()) -> None:
+        """Add folds.
 
         Args:
-            fold: The fold.
+            folds: The folds.
             events: The log so far.
         """
-        for kind in fold.kinds:
-            self._takers.setdefault(kind, []).append(fold.take)
+        added: dict[type, list[Callable[[Event], None]]] = {}
+        for fold in folds:
+            for kind in fold.kinds:
+                added.setdefault(kind, []).append(fold.take)
         for event in events:
-            if type(event.data) in fold.kinds:
-                fold.take(event)
+            for taker in added.get(type(event.data), ()):
+                taker(event)
+        for kind, takers in added.items():
+            self._takers.setdefault(kind, []).extend(takers)
 
     def take(self, event: Event) -> None:
         """Tell the folds of the next event."""
@@ -80,6 +85,7 @@ class LogState:
         waiting: Ids of calls that have no result yet, in the model's order.
         asked: The batch that waits for a person, or None.
         headers: All headers, by seq.
+        generation: That of the surface when a turn's request left last; None if none did.
         inherited: How many events came from a parent.
         disabled: Names of tools that are bound and refused.
         known: What is known of tools beside their definitions, by name.
@@ -95,6 +101,7 @@ class LogState:
         ApprovalAsked,
         ApprovalDecided,
         RequestHeader,
+        RequestSent,
         AssistantMessage,
         ToolResult,
     }
@@ -107,6 +114,7 @@ class LogState:
         self.waiting: list[str] = []
         self.asked: ApprovalAsked | None = None
         self.headers: dict[int, RequestHeader] = {}
+        self.generation: int | None = None
         self.inherited = 0
         self.disabled: tuple[str, ...] = ()
         self.known: dict[str, KnownTool] = {}
@@ -136,6 +144,9 @@ class LogState:
                 self.asked = None
             case RequestHeader():
                 self.headers[event.seq] = data
+            case RequestSent():
+                if data.purpose == "turn":
+                    self.generation = data.generation
             case EndSeed():
                 self.inherited = data.inherited
             case ToolPolicy():

@@ -8,165 +8,46 @@ stays (the newest turns, and a turn that runs) stays whole: a round of calls is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated
-
-from msgspec import Meta, Struct
+from contextlib import aclosing
 
 from addendum import encoding
 from addendum.agent.context.epochs import outside_turns
-from addendum.agent.context.exchange import ask
-from addendum.agent.results import Notice, RequestDone, RequestFigures, StreamEvent
-from addendum.checked import AtLeastNone, AtLeastOne, check_fields
+from addendum.agent.context.exchange import Asking
+from addendum.agent.context.window import replaceable, size_of
+from addendum.agent.results import Notice, RequestDone, StreamEvent
+from addendum.agent.runtime import Runtime
 from addendum.errors import (
     ConfigurationError,
     LimitReached,
     ProviderError,
     UnsupportedContent,
 )
-from addendum.log.approvals import AddedContext
 from addendum.log.events import (
     AssistantMessage,
     CompactionFailed,
     CompactionSummary,
     Event,
-    ServerInstructions,
-    Span,
-    SystemMessage,
-    ToolResult,
-    TurnStart,
-    UserMessage,
 )
 from addendum.log.values import Usage
-from addendum.prompt.long_results import shown
 from addendum.wire.endings import told
 from addendum.wire.refusal import too_large
-
-if TYPE_CHECKING:
-    from addendum.agent.session import Session
-    from addendum.routes import Route
-
-
-class Compaction(Struct, frozen=True):
-    """When a session is compacted by itself, and what stays.
-
-    Attributes:
-        at: Share of the window, more than 0 and at most 1, from which on it is compacted: by the
-            tokens that the provider reported for the last request and its answer.
-        keep_turns: How many of the newest turns stay as they are. On routes whose reasoning is
-            bound to the exact prefix they stay without theirs.
-        window: Tokens of prompt and output that the model takes; the route's own if None.
-
-    Raises:
-        ConfigurationError: A figure is out of its bounds.
-    """
-
-    at: Annotated[float, Meta(gt=0, le=1)] = 0.8
-    keep_turns: AtLeastNone = 2
-    window: AtLeastOne | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def limit(self, route: Route) -> int:
-        """Return the tokens from which on a session on `route` is compacted.
-
-        Raises:
-            ConfigurationError: The model's window is not known and was not given.
-        """
-        return int(self.room(route) * self.at)
-
-    def room(self, route: Route) -> int:
-        """Return the tokens of prompt and output that the model of a route takes.
-
-        Raises:
-            ConfigurationError: That is not known and was not given.
-        """
-        window = self.window or route.window
-        if not window:
-            raise ConfigurationError(
-                f"the window of {route.full_name} is not known; "
-                "say Compaction(window=...) in tokens",
-                route=route.name,
-            )
-        return window
-
-
-def reported_size(events: Sequence[Event]) -> int | None:
-    """Return the tokens that the next request has at least, or None if that is not known.
-
-    Args:
-        events: The session's log. What was reported before a part of it was replaced says nothing.
-    """
-    for event in reversed(events):
-        if isinstance(event.surface_op, Span) and not isinstance(event.data, SystemMessage):
-            return None
-        if isinstance(event.data, AssistantMessage):
-            usage = event.data.usage
-            return None if usage.prompt is None else usage.prompt + (usage.output or 0)
-    return None
-
-
-def next_attempt(events: Sequence[Event], route: Route, window: int) -> int | None:
-    """Return where a session is compacted by itself again, if the model last gave no summary.
-
-    Such an answer is paid for like any other, so it is not asked for at every turn: half of the
-    room that was left is used up first, and what fits no more is compacted in any case.
-
-    Args:
-        events: The session's log.
-        route: The route; what another model gave says nothing of this one.
-        window: Tokens of prompt and output that the model takes.
-
-    Returns:
-        The tokens; None if nothing was tried since a part of the log was replaced, or the request
-        failed, which costs nothing.
-    """
-    for event in reversed(events):
-        data = event.data
-        if isinstance(event.surface_op, Span) and not isinstance(data, SystemMessage):
-            return None
-        if isinstance(data, CompactionFailed) and data.route == route.name:
-            size = reported_size(events[: event.seq]) or 0
-            return size + max(window - size, window // 10) // 2
-    return None
-
-
-def replaceable(nodes: Sequence[Event], keep_turns: int) -> Sequence[Event]:
-    """Return the nodes that a compaction replaces: all but the prompt and the newest turns.
-
-    Args:
-        nodes: The surface.
-        keep_turns: How many of the newest turns stay.
-    """
-    first = 1 if nodes and isinstance(nodes[0].data, SystemMessage) else 0
-    places = [at for at, node in enumerate(nodes) if isinstance(node.data, UserMessage)]
-    end = len(nodes)
-    if keep_turns:
-        end = places[-keep_turns] if keep_turns <= len(places) else first
-        # A prompt that the first kept turn appended stays with it.
-        while end > first and isinstance(nodes[end - 1].data, SystemMessage):
-            end -= 1
-    return nodes[first:end]
 
 
 class Automatic:
     """Compacts a session in a turn, at most once in it.
 
     Args:
-        session: The session.
+        run: The session.
         emit: Told of what happens.
-        figures: Takes the figures of the request for a summary.
     """
 
     def __init__(
         self,
-        session: Session,
+        run: Runtime,
         emit: Callable[[StreamEvent], None],
-        figures: list[RequestFigures],
     ) -> None:
-        self._session = session
+        self._run = run
         self._emit = emit
-        self._figures = figures
         self._tried = False
         self._made_room = False
 
@@ -176,28 +57,29 @@ class Automatic:
         Args:
             within: Whether the turn's own message is on the surface; it stays whole.
         """
-        session, wanted = self._session, self._session.agent.compaction
+        run, wanted = self._run, self._run.setup.compaction
         if wanted is None or self._tried:
             return
-        size, limit = reported_size(session.log.events), wanted.limit(session.route)
+        sizes, limit = run.state.sizes, wanted.limit(run.route)
+        size = sizes.reported
         keep = wanted.keep_turns + within
         if size is None or size < limit:
             return
-        window = wanted.room(session.route)
-        limit = next_attempt(session.log.events, session.route, window) or limit
+        window = wanted.room(run.route)
+        limit = sizes.next_attempt(run.route, window) or limit
         if size < limit:
             return
         if not any(
             isinstance(node.data, AssistantMessage)
-            for node in replaceable(session.log.surface.nodes, keep)
+            for node in replaceable(run.log.surface.nodes, keep)
         ):
             return  # A summary of a summary saves nothing.
         self._tried = True
         self._emit(Notice(f"compacting: {size:,} tokens, from {limit:,} on"))
         try:
-            await compact(session, None, keep, emit=self._emit, figures=self._figures)
+            await compact(run, None, keep, emit=self._emit)
         except NoSummary as error:
-            again = next_attempt(session.log.events, session.route, window)
+            again = sizes.next_attempt(run.route, window)
             self._emit(
                 Notice(
                     f"not compacted: {error}; it is tried again from {again:,} tokens on, "
@@ -217,30 +99,28 @@ class Automatic:
             LimitReached: That was done already, or cannot be done: the turn has to end.
             ProviderError: The very error, if the agent compacts nothing by itself.
         """
-        session = self._session
-        if session.agent.compaction is None:
+        run = self._run
+        if run.setup.compaction is None:
             raise error
-        nodes = session.log.surface.nodes
+        nodes = run.log.surface.nodes
         front = replaceable(nodes, 1)
         if self._made_room or not any(isinstance(node.data, AssistantMessage) for node in front):
-            raise _too_long(session, "this turn alone is") from error
+            raise _too_long(run, "this turn alone is") from error
         self._made_room = self._tried = True
         self._emit(Notice("compacting: the turn does not fit behind what stands in front of it"))
-        own = next(
-            event.seq for event in reversed(session.log.events) if isinstance(event.data, TurnStart)
-        )
+        own = run.state.latest.turn_seq
         try:
-            await compact(session, None, 1, emit=self._emit, figures=self._figures, until=own)
+            await compact(run, None, 1, emit=self._emit, until=own)
         except (ProviderError, NoSummary, UnsupportedContent, LimitReached) as failed:
-            raise _too_long(session, "the conversation is") from failed
+            raise _too_long(run, "the conversation is") from failed
 
 
-def _too_long(session: Session, what: str) -> LimitReached:
+def _too_long(run: Runtime, what: str) -> LimitReached:
     return LimitReached(
-        f"{what} larger than the window of {session.route.name}; go back with session.rewind() "
+        f"{what} larger than the window of {run.route.name}; go back with session.rewind() "
         "and ask for less at once, lower Limits(shown_bytes=...), or use a model with more room",
-        session=session.id,
-        route=session.route.name,
+        session=run.id,
+        route=run.route.name,
     )
 
 
@@ -249,22 +129,20 @@ class NoSummary(ConfigurationError):
 
 
 async def compact(
-    session: Session,
+    run: Runtime,
     summary: str | None,
     keep_turns: int,
     *,
     emit: Callable[[StreamEvent], None] = lambda _: None,
-    figures: list[RequestFigures] | None = None,
     until: int | None = None,
 ) -> str:
     """Replace all but the newest turns by a summary, asking the model for one if none is given.
 
     Args:
-        session: The session; no round of calls is open.
+        run: The session; no round of calls is open.
         summary: The summary, if there is one.
         keep_turns: How many of the newest turns stay.
         emit: Told of notices and figures.
-        figures: Takes the figures of the request.
         until: Seq of the first event that the request for a summary says nothing of.
 
     Raises:
@@ -273,57 +151,45 @@ async def compact(
         LimitReached: Not even the request for a summary fits. All stays as it was.
         ProviderError: The request failed. All stays as it was, and the log says why.
     """
-    log = session.log
+    log = run.log
     nodes = replaceable(log.surface.nodes, keep_turns)
     # A cut or an update alone says nothing that a summary could stand for.
-    if not any(_size(node, ()) for node in nodes):
-        raise ConfigurationError("there is nothing to compact yet", session=session.id)
+    if not any(size_of(node, ()) for node in nodes):
+        raise ConfigurationError("there is nothing to compact yet", session=run.id)
     usage, route = Usage(), None
     if summary is None:
-        taken = [] if figures is None else figures
-        summary, usage = await _asked(session, nodes, emit, taken, until)
-        route = session.route.name
+        summary, usage = await _asked(run, nodes, emit, until)
+        route = run.route.name
     elif not isinstance(summary, str) or not summary.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError("the summary says nothing; give one with text", session=session.id)
+        raise ConfigurationError("the summary says nothing; give one with text", session=run.id)
     summary = encoding.clean(summary)
     log.append(
         CompactionSummary(summary, log.turns, route, usage), replace=(nodes[0].seq, nodes[-1].seq)
     )
-    await session.flush()
+    await run.flush()
     return summary
 
 
 async def _asked(
-    session: Session,
+    run: Runtime,
     nodes: Sequence[Event],
     emit: Callable[[StreamEvent], None],
-    figures: list[RequestFigures],
     until: int | None,
 ) -> tuple[str, Usage]:
-    context = outside_turns(session)
-
-    def tell(event: StreamEvent) -> None:
-        # The summary's own text is no part of an answer.
-        if isinstance(event, Notice | RequestDone):
-            emit(event)
-
+    request = Asking(run, outside_turns(run), purpose="compaction", until=until, waiting=emit)
     try:
-        answer, _ = await ask(
-            session,
-            context,
-            tell,
-            lambda _: None,
-            figures,
-            lambda _: None,
-            purpose="compaction",
-            until=until,
-        )
+        async with aclosing(request.events()) as events:
+            async for event in events:
+                # The summary's own text is no part of an answer.
+                if isinstance(event, Notice | RequestDone):
+                    emit(event)
     except (ProviderError, UnsupportedContent) as error:
-        await _failed(session, CompactionFailed(str(error)))
+        await _failed(run, CompactionFailed(str(error)))
         if isinstance(error, ProviderError) and too_large(error):
-            raise _too_long(session, "the conversation is") from error
+            raise _too_long(run, "the conversation is") from error
         raise
-    size = sum(_size(node, context.shows) for node in nodes)
+    answer = request.answer
+    size = sum(size_of(node, request.context.shows) for node in nodes)
     why = ""
     if not answer.text.strip():
         why = "the model gave no summary"
@@ -332,30 +198,11 @@ async def _asked(
     elif len(answer.text.encode()) > size:
         why = "the summary is longer than what it would replace"
     if why:
-        await _failed(session, CompactionFailed(why, session.route.name, answer.usage))
-        raise NoSummary(f"{why}; the conversation stays as it was", session=session.id)
+        await _failed(run, CompactionFailed(why, run.route.name, answer.usage))
+        raise NoSummary(f"{why}; the conversation stays as it was", session=run.id)
     return answer.text, answer.usage
 
 
-async def _failed(session: Session, event: CompactionFailed) -> None:
-    session.log.append(event)
-    await session.flush()
-
-
-def _size(node: Event, shows: Sequence[str]) -> int:
-    """Return about how many bytes a node has in a request, its files included.
-
-    Args:
-        node: The node.
-        shows: Media types that the request shows.
-    """
-    data = node.data
-    if isinstance(data, AssistantMessage):
-        own = sum(len(bytes(raw)) for raw in data.native)
-        return own or len(data.text.encode()) + sum(len(call.arguments) for call in data.calls)
-    if isinstance(data, ToolResult):
-        files = sum(len(file.data) for file in data.media if file.media_type in shows)
-        return len(shown(data.text, data.shown).encode()) + files
-    if isinstance(data, UserMessage | AddedContext | ServerInstructions | CompactionSummary):
-        return len(data.text.encode())
-    return 0
+async def _failed(run: Runtime, event: CompactionFailed) -> None:
+    run.log.append(event)
+    await run.flush()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from contextlib import aclosing
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from addendum.agent.context.downgrades import refuses_reasoning
 from addendum.agent.context.quarantine import (
@@ -14,7 +17,8 @@ from addendum.agent.context.quarantine import (
     surely_of_definitions,
 )
 from addendum.agent.context.quarantine import told as told_tools
-from addendum.agent.context.requests import Ready, Sent, send
+from addendum.agent.context.requests import Ready, Sent
+from addendum.agent.context.sending import Sending
 from addendum.agent.results import (
     Notice,
     ReasoningPiece,
@@ -23,6 +27,7 @@ from addendum.agent.results import (
     StreamEvent,
     TextPiece,
 )
+from addendum.agent.runtime import Runtime
 from addendum.errors import ProviderError, ProviderRefused
 from addendum.log.events import CacheBreak, RequestContext, RouteDowngrade
 from addendum.log.requests import RequestPurpose
@@ -34,187 +39,234 @@ from addendum.routes import (
     fields,
     weaker,
 )
-from addendum.wire.answer import Answer, Delta, Parser, ReasoningDelta, TextDelta
+from addendum.wire.answer import Answer, Parser, ReasoningDelta, TextDelta
 from addendum.wire.apis import wire
 from addendum.wire.endings import told
 from addendum.wire.refusal import one_line, refusal_text
 from addendum.wire.transport import Retry
 
-if TYPE_CHECKING:
-    from addendum.agent.session import Session
+
+class Arrived(Struct, frozen=True):
+    """More of an answer has come; the parser has all of it so far."""
+
+    parser: Parser
 
 
-async def ask(
-    session: Session,
-    context: RequestContext,
-    emit: Callable[[StreamEvent], None],
-    keep: Callable[[Parser], None],
-    figures: list[RequestFigures],
-    failed: Callable[[ProviderError], None],
-    *,
-    purpose: RequestPurpose = "turn",
-    fed: Callable[[Parser], None] | None = None,
-    until: int | None = None,
-) -> tuple[Answer, RequestContext]:
-    """Prepare and send a request; once more in a weaker form if its tool changes are refused.
+class Failed(Struct, frozen=True):
+    """A request failed.
 
-    Once more without the reasoning of earlier answers, too, or without a definition, if that is
-    what is refused. With `until`, it says nothing of the events from that seq on.
-
-    Returns:
-        The answer, and what the request it answers was rendered with.
+    Attributes:
+        error: How.
+        partial: What had arrived of its answer.
     """
-    # What is no turn adds nothing to the log in front of it: its settings are the last header's.
-    header = session.log.header
-    config = session.config() if purpose == "turn" or header is None else header.header.config
-    reasons, quarantine = True, Quarantine(session)
-    for _ in range(4 + TRIES):
-        ready = session.requests.prepare(
-            session.route, context, config, purpose=purpose, until=until
-        )
-        answered = False
-        try:
-            answer = await exchange(
-                session,
-                ready,
-                emit,
-                keep,
-                figures,
-                purpose=purpose,
-                fed=fed,
-                most=config.max_tokens,
+
+    error: ProviderError
+    partial: Answer
+
+
+AskEvent: TypeAlias = StreamEvent | Arrived | Failed
+"""What happens while a request is answered: what a stream tells, and what its turn has to know."""
+
+
+def _ignored(event: StreamEvent) -> None:
+    """Tell nobody."""
+
+
+class Asking:
+    """One request and its answer: prepared, sent, and sent once more in a weaker form if need be.
+
+    That is, if its tool changes are refused; also without the reasoning of earlier answers, or
+    without a definition, if that is what is refused.
+
+    Args:
+        run: The session.
+        context: What the request is to be rendered with.
+        purpose: What it is for.
+        until: Seq of the first event that it says nothing of; it says all if None.
+        waiting: Told at once what happens while nothing can be yielded: that it is tried again.
+
+    Attributes:
+        context: What the latest form of the request was rendered with.
+        answer: The answer, once all events were taken.
+    """
+
+    def __init__(
+        self,
+        run: Runtime,
+        context: RequestContext,
+        *,
+        purpose: RequestPurpose = "turn",
+        until: int | None = None,
+        waiting: Callable[[StreamEvent], None] = _ignored,
+    ) -> None:
+        self.context = context
+        self.answer = Answer()
+        self._run = run
+        self._purpose: RequestPurpose = purpose
+        self._until = until
+        self._waiting = waiting
+        self._sending: Sending | None = None
+
+    def partial(self) -> Answer | None:
+        """Return what has arrived of an answer that is not there yet; None while none is due."""
+        parser = None if self._sending is None else self._sending.parser
+        return None if parser is None else parser.partial()
+
+    async def events(self) -> AsyncGenerator[AskEvent]:
+        """Yield what happens, to the answer's end.
+
+        Raises:
+            ProviderError: The request failed, in every form that was worth trying.
+            UnsupportedContent: The history cannot be said on this route.
+        """
+        run = self._run
+        # What is no turn adds nothing to the log in front of it: its settings are the last
+        # header's.
+        header = run.log.header
+        config = run.config()
+        if self._purpose != "turn" and header is not None:
+            config = header.header.config
+        reasons, quarantine = True, Quarantine(run)
+        for _ in range(4 + TRIES):
+            ready = run.requests.prepare(
+                run.route, self.context, config, purpose=self._purpose, until=self._until
             )
-            answered = True
-            await quarantine.settle(emit)
-            return answer, context
-        except ProviderError as error:
-            failed(error)
-            if reasons and refuses_reasoning(error):
-                reasons = False
-                lost = CacheBreak(
-                    "reasoning stripped", context.route, "messages", "refused", drops_reasoning=True
-                )
-                session.log.append(lost)
-                emit(Notice(f"{context.route} refused earlier reasoning; going on without it"))
-                continue
-            if _names_no_field(session, context, error):
-                without = quarantine.next(context, ready, error)
-                if without is not None:
-                    context = without
-                    session.requests.log_context(context)
+            answered = False
+            try:
+                async with aclosing(self._sent(ready, config.max_tokens)) as events:
+                    async for event in events:
+                        yield event
+                answered = True
+                if (without := await quarantine.settle()) is not None:
+                    yield without
+                return
+            except ProviderError as error:
+                partial = self.partial() or Answer()
+                self._sending = None
+                yield Failed(error, partial)
+                context = self.context
+                if reasons and refuses_reasoning(error):
+                    reasons = False
+                    lost = CacheBreak(
+                        "reasoning stripped",
+                        context.route,
+                        "messages",
+                        "refused",
+                        drops_reasoning=True,
+                    )
+                    run.log.append(lost)
+                    yield Notice(f"{context.route} refused earlier reasoning; going on without it")
                     continue
-            context = quarantine.undone(context)
-            session.requests.log_context(context)
-            softer = await fewer(session, context, ready, error)
-            softer = softer or await downgrade(session, context, error)
-            if softer is None:
-                await session.flush()
-                raise
-            emit(Notice(f"{context.route} refused tool changes; going on by {softer.projection}"))
-            context = softer
-            session.requests.log_context(context)
-        finally:
-            session.agent.firsts.end(ready.head, answered=answered)
-    raise ProviderRefused(
-        f"{context.route} refuses every form of tool changes; use another route",
-        session=session.id,
-        route=context.route,
-    )
-
-
-async def exchange(
-    session: Session,
-    ready: Ready,
-    emit: Callable[[StreamEvent], None],
-    keep: Callable[[Parser], None],
-    figures: list[RequestFigures],
-    *,
-    purpose: RequestPurpose = "turn",
-    fed: Callable[[Parser], None] | None = None,
-    most: int | None = None,
-) -> Answer:
-    """Send a prepared request once all it is made of is durable; note what it cost.
-
-    Whatever makes its answer less than a whole one is told.
-    """
-    log = session.log
-    await session.flush()
-    for found in ready.breaks:
-        whole = found.at == "none"
-        what = "the cache holds less than it could" if whole else "the cache prefix breaks"
-        emit(Notice(f"{what}: {found.reason}"))
-    sent: Sent | None = None
-    if session.agent.record:
-        sent = Sent(
-            ready.number,
-            log.turn or log.turns,
-            session.id,
-            ready.prompt.context,
-            ready.request.body,
-            session.agent.clock(),
-            ready.breaks,
-            purpose,
+                if _names_no_field(run, context, error):
+                    without = quarantine.next(context, ready, error)
+                    if without is not None:
+                        self._go_on(without)
+                        continue
+                context = quarantine.undone(context)
+                self._go_on(context)
+                softer = await fewer(run, context, ready, error)
+                softer = softer or await downgrade(run, context, error)
+                if softer is None:
+                    await run.flush()
+                    raise
+                yield Notice(
+                    f"{context.route} refused tool changes; going on by {softer.projection}"
+                )
+                self._go_on(softer)
+            finally:
+                run.setup.firsts.end(ready.head, answered=answered)
+        raise ProviderRefused(
+            f"{self.context.route} refuses every form of tool changes; use another route",
+            session=run.id,
+            route=self.context.route,
         )
-        session.sent.append(sent)
 
-    def on_delta(delta: Delta) -> None:
-        if isinstance(delta, TextDelta):
-            emit(TextPiece(delta.text))
-        elif isinstance(delta, ReasoningDelta):
-            emit(ReasoningPiece(delta.text))
+    def _go_on(self, context: RequestContext) -> None:
+        self.context = context
+        self._run.requests.log_context(context)
 
-    def on_retry(retry: Retry) -> None:
-        emit(Notice(f"trying again in {retry.delay:.1f} s: {retry.error}"))
+    async def _sent(self, ready: Ready, most: int | None) -> AsyncGenerator[AskEvent]:
+        """Send a prepared request once all it is made of is durable; note what it cost.
 
-    answer = await send(
-        session.transport,
-        wire(session.route.wire),
-        ready.request,
-        on_delta=on_delta,
-        on_retry=on_retry,
-        keep=keep,
-        fed=fed,
-        most=most,
-    )
-    turn, name = log.turn or log.turns, session.route.name
-    done = RequestFigures(
-        ready.number,
-        turn,
-        name,
-        answer.usage,
-        ready.breaks,
-        answer.stop,
-        answer.ending,
-        not (answer.text or answer.calls),
-        answer.details,
-    )
-    figures.append(done)
-    for line in _told(answer):
-        emit(Notice(f"{name}: {line}"))
-    if sent is not None:
-        sent.answered, sent.usage = session.agent.clock(), answer.usage
-    emit(RequestDone(done))
-    return answer
+        Whatever makes its answer less than a whole one is told.
+        """
+        run, log = self._run, self._run.log
+        await run.flush()
+        for declared in ready.breaks:
+            whole = declared.at == "none"
+            what = "the cache holds less than it could" if whole else "the cache prefix breaks"
+            yield Notice(f"{what}: {declared.reason}")
+        turn, name = log.turn or log.turns, run.route.name
+        sent: Sent | None = None
+        if run.setup.record:
+            sent = Sent(
+                number=ready.number,
+                turn=turn,
+                session=run.id,
+                context=ready.prompt.context,
+                body=ready.request.body,
+                sent=run.setup.clock(),
+                breaks=ready.breaks,
+                purpose=self._purpose,
+            )
+            run.captured.append(sent)
+        sending = self._sending = Sending(
+            run.transport,
+            wire(run.route.wire),
+            ready.request,
+            most=most,
+            on_retry=self._retried,
+        )
+        async with aclosing(sending.pieces()) as pieces:
+            async for deltas in pieces:
+                for delta in deltas:
+                    if isinstance(delta, TextDelta):
+                        yield TextPiece(delta.text)
+                    elif isinstance(delta, ReasoningDelta):
+                        yield ReasoningPiece(delta.text)
+                if sending.parser is not None:
+                    yield Arrived(sending.parser)
+        answer = self.answer = sending.answer
+        self._sending = None
+        done = RequestFigures(
+            number=ready.number,
+            turn=turn,
+            route=name,
+            usage=answer.usage,
+            breaks=ready.breaks,
+            stop=answer.stop,
+            ending=answer.ending,
+            empty=not (answer.text or answer.calls),
+            details=answer.details,
+        )
+        for line in _told(answer):
+            yield Notice(f"{name}: {line}")
+        if sent is not None:
+            sent.answered, sent.usage = run.setup.clock(), answer.usage
+        yield RequestDone(done)
+
+    def _retried(self, retry: Retry) -> None:
+        self._waiting(Notice(f"trying again in {retry.delay:.1f} s: {retry.error}"))
 
 
-def _names_no_field(session: Session, context: RequestContext, error: ProviderError) -> bool:
+def _names_no_field(run: Runtime, context: RequestContext, error: ProviderError) -> bool:
     """Say whether a refusal is about no field of tool changes, or surely about a definition."""
-    rejected = rejected_fields(refusal_text(error), fields(session.route, context))
+    rejected = rejected_fields(refusal_text(error), fields(run.route, context))
     return not rejected or surely_of_definitions(error)
 
 
 async def fewer(
-    session: Session, context: RequestContext, ready: Ready, error: ProviderError
+    run: Runtime, context: RequestContext, ready: Ready, error: ProviderError
 ) -> RequestContext | None:
     """Return what to go on with after a refusal of so many tools: the dispatcher, or None."""
-    if context.projection == "dispatch" or session.agent.tool_changes != "auto":
+    if context.projection == "dispatch" or run.setup.tool_changes != "auto":
         return None
     if not speaks_of_too_many(error):
         return None
-    route = session.route
+    route = run.route
     softer = dispatching(route, context)
     rejected = (f"{TOOLS_REFUSED}{len(told_tools(ready.prompt))}",)
-    session.log.append(
+    run.log.append(
         RouteDowngrade(
             route.name,
             route.endpoint.base_url,
@@ -223,12 +275,12 @@ async def fewer(
             softer.definitions,
         )
     )
-    await session.downgrades.keep(route, rejected)
+    await run.downgrades.keep(route, rejected)
     return softer
 
 
 async def downgrade(
-    session: Session, context: RequestContext, error: ProviderError
+    run: Runtime, context: RequestContext, error: ProviderError
 ) -> RequestContext | None:
     """Return what to go on with after a refusal that names tool-change fields (D7), or None.
 
@@ -240,19 +292,19 @@ async def downgrade(
     text = refusal_text(error)
     if error.code == "tool_reference_unresolved" or any(word in text for word in _OUR_FAULT):
         return None
-    rejected = rejected_fields(text, fields(session.route, context))
-    softer = weaker(session.route, context, rejected)
+    rejected = rejected_fields(text, fields(run.route, context))
+    softer = weaker(run.route, context, rejected)
     if softer is not None:
-        session.log.append(
+        run.log.append(
             RouteDowngrade(
-                session.route.name,
-                session.route.endpoint.base_url,
+                run.route.name,
+                run.route.endpoint.base_url,
                 rejected,
                 softer.projection,
                 softer.definitions,
             )
         )
-        await session.downgrades.keep(session.route, rejected)
+        await run.downgrades.keep(run.route, rejected)
     return softer
 
 
