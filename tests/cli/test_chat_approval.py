@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from tests.cli.terminal_process import in_terminal
 
-from addendum.agent.approval import KINDS, Pending
+from addendum.agent.calls.approval import KINDS, Pending
 from addendum.cli.chat_approval import as_run, ask_about
 from addendum.cli.chat_room import default_mode
 from addendum.cli.main import main

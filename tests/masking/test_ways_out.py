@@ -25,7 +25,7 @@ from tests.masking.samples import all_of_them, blob, keys, left, nested
 from tests.viewer.staged import OPUS, canned, spec, stage
 
 from addendum import Agent, encoding, tool
-from addendum.agent.approval import Pending
+from addendum.agent.calls.approval import Pending
 from addendum.agent.replay import replay
 from addendum.cache.recording import RecordingTransport
 from addendum.cli import main as cli

@@ -15,7 +15,7 @@ from tests.property.driver import HIDDEN, MARKED, NAMES, OWN, Home, Move, Played
 from tests.property.judging import judged
 from tests.property.reference import REASONING, allowed, blocks, callable_names, extends
 
-from addendum.agent.requests import Sent
+from addendum.agent.context.requests import Sent
 from addendum.log.events import (
     AssistantMessage,
     Event,

@@ -22,8 +22,9 @@ from anyio.abc import TaskGroup, TaskStatus
 from msgspec import UNSET, structs
 
 from addendum import encoding
-from addendum.agent.agent import Agent, Limits
+from addendum.agent.agent import Agent
 from addendum.agent.session import Session
+from addendum.agent.setup import Limits
 from addendum.cache.record import RequestRecord
 from addendum.checked import checks_arguments
 from addendum.errors import ConfigurationError, ProviderRefused

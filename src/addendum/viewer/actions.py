@@ -8,7 +8,7 @@ from typing import Any, cast
 import anyio
 
 from addendum import encoding
-from addendum.agent.approval import Decision, Kind
+from addendum.agent.calls.approval import Decision, Kind
 from addendum.errors import ConfigurationError
 from addendum.routes import credentials
 from addendum.viewer.render import base_of

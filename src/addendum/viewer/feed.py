@@ -13,6 +13,8 @@ from typing import Any
 import anyio
 import msgspec
 
+from addendum.agent.context.epochs import coming
+from addendum.agent.session import runtime_of
 from addendum.errors import AddendumError, SessionMissing
 from addendum.log.events import RequestSent, Rewind
 from addendum.masking import Incoming, masked
@@ -225,7 +227,7 @@ async def panel_html(house: House, room: Room, words: Words) -> str:
         servers=len(servers),
         on=sum(group.on for group in servers),
         route=session.route.full_name,
-        projection=session.current_context().projection,
+        projection=coming(runtime_of(session)).projection,
         routes=house.routes,
         busy=room.busy,
         words=words,

@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from addendum.agent.agent import Agent
-from addendum.agent.approval import Decision
+from addendum.agent.calls.approval import Decision
 from addendum.agent.results import (
     Notice,
     ReasoningPiece,
@@ -20,7 +20,7 @@ from addendum.agent.results import (
     TextPiece,
 )
 from addendum.agent.rewinding import numbered
-from addendum.agent.session import Session
+from addendum.agent.session import Session, runtime_of
 from addendum.agent.streaming import TurnStream
 from addendum.cache.spent import Totals
 from addendum.errors import AddendumError, ConfigurationError
@@ -285,7 +285,7 @@ class House:
         if not isinstance(opened[0], Room):
             raise opened[0]
         if create:
-            await opened[0].session.flush()
+            await runtime_of(opened[0].session).flush()
             opened[0].watched = watched = await self.watch.open(session)
             await watched.drive(opened[0])
         return opened[0]

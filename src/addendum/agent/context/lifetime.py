@@ -8,7 +8,7 @@ more go. It never is where that would cost reasoning that is bound to the exact 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -21,9 +21,6 @@ from addendum.routes import Route
 from addendum.routes.choose import Lifetime
 from addendum.tools.ledger import Ledger
 from addendum.wire.apis import facts
-
-if TYPE_CHECKING:
-    from addendum.agent.session import Session
 
 LifetimeChoice: TypeAlias = Lifetime | Literal["auto"]
 
@@ -109,19 +106,25 @@ def chosen_lifetime(events: Sequence[Event], route: Route) -> Lifetime | None:
     return "1h" if cost(3600, _WRITE_1H) < cost(300, _WRITE_5M) else "5m"
 
 
-def consolidates(session: Session) -> bool:
-    """Say whether the coming request folds what was added into the head (D13)."""
-    log, route = session.log, session.route
-    context = session.requests.recorded(route.name)
-    idle = session.requests.idle(route.name)
+def consolidates(
+    log: SessionLog, route: Route, context: RequestContext | None, idle: float | None
+) -> bool:
+    """Say whether the coming request folds what was added into the head (D13).
+
+    Args:
+        log: The session's log.
+        route: Its route.
+        context: What the last epoch there recorded.
+        idle: Seconds since its last request was sent.
+    """
     if context is None or idle is None or context.projection == "rebind":
         return False
-    if not certainly_cold(route, context, idle) or not _told(log):
+    if not certainly_cold(route, context, idle) or not _tells_changes(log):
         return False
     return not (context.reasoning_bound and _reasons(log, route, facts(route).kind))
 
 
-def _told(log: SessionLog) -> bool:
+def _tells_changes(log: SessionLog) -> bool:
     """Say whether the history tells a change of tools that a new head would spare it."""
     ledger = Ledger()
     ledger.read(log)

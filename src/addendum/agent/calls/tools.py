@@ -2,63 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from addendum.agent.redefinition import record
-from addendum.agent.unknown_names import check_refused
+from addendum.agent.calls.redefinition import record
+from addendum.agent.runtime import Runtime
 from addendum.checked import Word, checks_arguments, nearest
 from addendum.errors import ConfigurationError
 from addendum.log.approvals import ToolRedefined
 from addendum.log.events import ToolPolicy, ToolSwitch
-from addendum.log.session_log import SessionLog
-from addendum.log.values import ToolSchema
 from addendum.prompt.updates import plain
 from addendum.tools.functions import as_tool
 from addendum.tools.registry import AnyTool
-
-if TYPE_CHECKING:
-    from addendum.agent.session import Session
-
-
-class Switched(Struct, frozen=True):
-    """What was switched by hand, by a log.
-
-    Attributes:
-        servers: Servers in the order in which they were switched last, and whether they are on.
-        added: Functions that were added and are there, in their order.
-        removed: Functions that were removed and are not there.
-    """
-
-    servers: Mapping[str, bool]
-    added: Mapping[str, ToolSchema]
-    removed: Collection[str]
-
-
-def switched(log: SessionLog) -> Switched:
-    """Return what was switched by hand so far."""
-    servers: dict[str, bool] = {}
-    added: dict[str, ToolSchema] = {}
-    removed: set[str] = set()
-    for event in log.rare:
-        data = event.data
-        if not isinstance(data, ToolSwitch):
-            continue
-        if data.kind == "server":
-            if servers.get(data.name) != data.on:
-                servers.pop(data.name, None)
-                servers[data.name] = data.on
-        elif data.on and data.tool is not None:
-            # One that replaces another has its place.
-            added[data.name] = data.tool
-            removed.discard(data.name)
-        elif not data.on:
-            added.pop(data.name, None)
-            removed.add(data.name)
-    return Switched(servers, added, removed)
 
 
 class SessionTools:
@@ -67,19 +24,19 @@ class SessionTools:
     Each method returns the seq of the event: the switch holds from there on.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, run: Runtime) -> None:
+        self._run = run
 
     @checks_arguments
     async def enable(self, server: Word, *, by: Word = "user") -> int:
         """Switch an MCP server on. Its tools join the next step, or a later one if it is slow."""
-        await self._session.registry.enable(server)
+        await self._run.registry.enable(server)
         return await self._log(ToolSwitch("server", server, True, by))
 
     @checks_arguments
     async def disable(self, server: Word, *, by: Word = "user") -> int:
         """Switch an MCP server off. Its tools are refused at once."""
-        await self._session.registry.disable(server)
+        await self._run.registry.disable(server)
         return await self._log(ToolSwitch("server", server, False, by))
 
     @checks_arguments
@@ -95,11 +52,11 @@ class SessionTools:
         if ready.schema.defer_loading:
             # An addition offers the tool: the flag means something in a head only.
             ready = msgspec.structs.replace(ready, schema=plain(ready.schema))
-        session = self._session
-        session.registry.add(ready)
+        run = self._run
+        run.registry.add(ready)
         # Opened again in front of its next step, the session decides about it as this one.
-        entry = session.registry.snapshot().entries.get(ready.schema.name)
-        record(session.log, () if entry is None else (entry,))
+        entry = run.registry.snapshot().entries.get(ready.schema.name)
+        record(run.log, () if entry is None else (entry,))
         return await self._log(ToolSwitch("tool", ready.schema.name, True, by, ready.schema))
 
     @checks_arguments
@@ -109,12 +66,12 @@ class SessionTools:
         Raises:
             ConfigurationError: There is none of that name.
         """
-        if not self._session.registry.remove(name):
-            near = nearest(name, self._session.registry.snapshot().entries)
+        if not self._run.registry.remove(name):
+            near = nearest(name, self._run.registry.snapshot().entries)
             raise ConfigurationError(
                 f"no function tool named {name!r} is active{near}; a server's tools go with "
                 "`disable(SERVER)`",
-                session=self._session.id,
+                session=self._run.id,
             )
         return await self._log(ToolSwitch("tool", name, False, by))
 
@@ -127,21 +84,21 @@ class SessionTools:
         Raises:
             ConfigurationError: There is no such tool, and no server can bring it.
         """
-        check_refused(self._session, names)
-        disabled = {*self._session.agent.disabled, *names}
+        self._run.unknown_names.check_refused(names, self._run.disabled)
+        disabled = {*self._run.setup.disabled, *names}
         return await self._log(ToolPolicy(tuple(sorted(disabled))))
 
     @checks_arguments
     def on(self, server: Word) -> bool:
         """Say whether a server is switched on."""
-        return self._session.registry.is_on(server)
+        return self._run.registry.is_on(server)
 
     def redefined(self) -> tuple[ToolRedefined, ...]:
         """Return the tools that were defined anew in this session, in the order of the log."""
-        events = (event.data for event in self._session.log.events)
+        events = (event.data for event in self._run.log.rare)
         return tuple(data for data in events if isinstance(data, ToolRedefined))
 
     async def _log(self, event: ToolSwitch | ToolPolicy) -> int:
-        seq = self._session.log.append(event).seq
-        await self._session.flush()
+        seq = self._run.log.append(event).seq
+        await self._run.flush()
         return seq

@@ -7,55 +7,51 @@ would be. Nothing of it reaches the session or the network.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw
 
-from addendum.agent.requests import Requests
-from addendum.agent.step import log_step
+from addendum.agent.context.requests import Requests
+from addendum.agent.context.step import log_step, step_input
+from addendum.agent.runtime import Runtime
+from addendum.agent.state import State
 from addendum.errors import AddendumError
 from addendum.log.events import (
     CacheBreak,
-    RequestSent,
     StepStart,
     TurnStart,
 )
-from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolSchema
 from addendum.tools.names import model_name
 from addendum.tools.registry import Entry, Snapshot
 from addendum.tools.servers import Outcome
 
-if TYPE_CHECKING:
-    from addendum.agent.session import Session
-
 _MESSAGE = "?"
 """Stands for what the person will write; what is in front of it does not depend on it."""
 
 
-def upcoming_breaks(session: Session, snapshot: Snapshot | None = None) -> tuple[CacheBreak, ...]:
+def upcoming_breaks(run: Runtime, snapshot: Snapshot | None = None) -> tuple[CacheBreak, ...]:
     """Return the breaks that would be declared for the next request; none without an earlier one.
 
     Args:
-        session: An open session in which no turn runs. What its servers have settled on counts.
+        run: An open session in which no turn runs. What its servers have settled on counts.
         snapshot: What would be active; what is active now if None.
 
     Raises:
         AddendumError: The request could not be made as things are; the message says why.
     """
-    if not _was_used(session.log, session.route.name):
+    if not run.state.sent.in_turn(run.route.name):
         return ()
-    copy = session.log.until(len(session.log))
+    copy = run.log.until(len(run.log))
     copy.append(TurnStart(copy.turns + 1))
     copy.append(StepStart(copy.turns, 1))
-    given = session.step_input(snapshot or session.registry.snapshot())
-    # The session's own fold has no business in a copy.
-    given = msgspec.structs.replace(given, history=None)
-    log_step(copy, given, _MESSAGE)
-    requests = Requests(copy, clock=session.agent.clock)
-    requests.log_context(given.context)
-    return requests.prepare(session.route, given.context, given.config).breaks
+    state = State(copy)
+    own = step_input(run, snapshot or run.registry.snapshot())
+    own = msgspec.structs.replace(own, history=state.history)
+    log_step(copy, own, _MESSAGE)
+    requests = Requests(copy, state.sent, clock=run.setup.clock)
+    requests.log_context(own.context)
+    return requests.prepare(run.route, own.context, own.config).breaks
 
 
 def unknown_tool(server: str, names: Collection[str]) -> ToolSchema:
@@ -75,12 +71,3 @@ def shown_only(tool: ToolSchema, server: str | None = None) -> Entry:
 
 async def _refuse(arguments: bytes, context: object, seconds: float) -> Outcome:
     raise AddendumError("a preview runs nothing; switch the server on first")
-
-
-def _was_used(log: SessionLog, route: str) -> bool:
-    return any(
-        isinstance(event.data, RequestSent)
-        and event.data.route == route
-        and event.data.purpose == "turn"
-        for event in log.events
-    )

@@ -8,14 +8,16 @@ out stays so only where that helped; else all is as it was, and the refusal is t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, cast
 
 from msgspec import Struct, structs
 
 from addendum import encoding
-from addendum.agent.requests import RENDERING, Ready
-from addendum.agent.results import Notice, StreamEvent
+from addendum.agent.context.requests import Ready
+from addendum.agent.context.sent import RENDERING
+from addendum.agent.results import Notice
+from addendum.agent.runtime import Runtime
 from addendum.errors import ContentError, ProviderError, ProviderRefused
 from addendum.log.events import RequestContext, ToolLeftOut
 from addendum.log.values import ToolSchema
@@ -23,9 +25,6 @@ from addendum.prompt.blocks import Change, Prompt
 from addendum.prompt.updates import PLACEHOLDER
 from addendum.tools.dispatcher import RESERVED_NAMES
 from addendum.wire.refusal import one_line, refusal_text
-
-if TYPE_CHECKING:
-    from addendum.agent.session import Session
 
 TRIES = 3
 """Requests that may be sent once more to find what is refused."""
@@ -86,11 +85,11 @@ class Quarantine:
     """What is tried after one request was refused for a definition.
 
     Args:
-        session: The session.
+        run: The session.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, run: Runtime) -> None:
+        self._run = run
         self._trial: _Trial | None = None
 
     def next(
@@ -107,7 +106,7 @@ class Quarantine:
         if trial.tries >= TRIES or not speaks_of_definitions(error):
             return None
         definitions = told(ready.prompt)
-        proven = self._session.requests.proven(self._session.route)
+        proven = self._run.requests.proven(self._run.route)
         last = trial.tries == TRIES - 1
         found = suspects(error, ready.request.body, definitions, proven, every=last)
         if context.projection == "dispatch":
@@ -129,15 +128,15 @@ class Quarantine:
         trial, self._trial = self._trial, None
         return context if trial is None else trial.before
 
-    async def settle(self, emit: Callable[[StreamEvent], None]) -> None:
-        """Keep and tell what was left out, since the request was answered without it."""
+    async def settle(self) -> Notice | None:
+        """Keep what was left out, since the request was answered without it; say what is told."""
         trial, self._trial = self._trial, None
         if trial is None or not trial.tools:
-            return
-        session, route = self._session, self._session.route
+            return None
+        run, route = self._run, self._run.route
         why = one_line(str(trial.error), 300)
         for tool in trial.tools:
-            session.log.append(
+            run.log.append(
                 ToolLeftOut(
                     tool.name,
                     why,
@@ -146,9 +145,9 @@ class Quarantine:
                     definition=tool.definition(),
                 )
             )
-        await session.downgrades.withhold(route, [tool.definition() for tool in trial.tools])
+        await run.downgrades.withhold(route, [tool.definition() for tool in trial.tools])
         names = one_line(", ".join(tool.name for tool in trial.tools), 200)
-        emit(Notice(f"{route.name} refused the definition of {names}; going on without: {why}"))
+        return Notice(f"{route.name} refused the definition of {names}; going on without: {why}")
 
 
 def speaks_of_definitions(error: ProviderError) -> bool:

@@ -10,12 +10,16 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
+from addendum.agent.context.epochs import coming
+from addendum.agent.context.lifetime import consolidates
+from addendum.agent.runtime import Runtime
 from addendum.encoding import clean
 from addendum.log.events import RequestContext, ServerInstructions, UserMessage
 from addendum.log.headers import log_header, log_prompt, moved_since_request, tools_changed
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Header, ToolSchema
 from addendum.tools.history import HistoryFold, declarations
+from addendum.tools.registry import Snapshot
 
 
 class StepInput(Struct, frozen=True):
@@ -33,8 +37,8 @@ class StepInput(Struct, frozen=True):
         first: Whether this is the first request since the session was opened.
         series: Whether a series was asked for.
         new_head: Whether a new head was asked for.
-        found: Names that searches have shown so far.
-        history: The fold that follows the log; a new one if None.
+        discovered: Names that searches have shown so far.
+        history: What the log says of declarations.
     """
 
     context: RequestContext
@@ -48,8 +52,36 @@ class StepInput(Struct, frozen=True):
     first: bool
     series: bool
     new_head: bool
-    found: Collection[str] = ()
-    history: HistoryFold | None = None
+    discovered: Collection[str]
+    history: HistoryFold
+
+
+def step_input(run: Runtime, snapshot: Snapshot) -> StepInput:
+    """Return all that decides what the coming step writes into a session's log.
+
+    Args:
+        run: The session.
+        snapshot: Its tools.
+    """
+    state, context = run.state, coming(run)
+    cold = run.setup.consolidate and consolidates(
+        run.log, run.route, state.sent.recorded(run.route.name), run.idle()
+    )
+    return StepInput(
+        context=context,
+        config=run.config(),
+        active=snapshot.active,
+        head=run.head,
+        static=run.instructions,
+        conversation=run.conversation_instructions,
+        tail=run.turn_instructions,
+        server_instructions=snapshot.instructions,
+        first=run.first,
+        series=run.series,
+        new_head=run.new_head or cold,
+        discovered=state.discovered.names if run.registry.searches else frozenset(),
+        history=state.history,
+    )
 
 
 def log_step(log: SessionLog, given: StepInput, text: str | None) -> bool:
@@ -91,7 +123,7 @@ def log_step(log: SessionLog, given: StepInput, text: str | None) -> bool:
             first=given.first,
             series=series or rewritten,
             head=new_head,
-            found=lambda: _untold(log, given),
+            found=lambda: _untold(given),
         )
     return new_head
 
@@ -105,19 +137,18 @@ def _declares_nothing(log: SessionLog, given: StepInput) -> bool:
         return False
     if context.removals == "omit":
         return True
-    history = HistoryFold() if given.history is None else given.history
-    told = history.read(log.rare)
-    return not (history.head if context.definitions == "by-value" else declarations(told))
+    history = given.history
+    return not (
+        history.head if context.definitions == "by-value" else declarations(history.history)
+    )
 
 
-def _untold(log: SessionLog, given: StepInput) -> tuple[str, ...]:
+def _untold(given: StepInput) -> tuple[str, ...]:
     """Return the deferred tools that were found and that the series does not offer yet."""
-    found = [tool.name for tool in given.active if tool.defer_loading and tool.name in given.found]
-    if not found:
-        return ()
-    history = HistoryFold() if given.history is None else given.history
-    history.read(log.rare)
-    return tuple(name for name in found if name not in history.offered)
+    deferred = [tool.name for tool in given.active if tool.defer_loading]
+    return tuple(
+        name for name in deferred if name in given.discovered and name not in given.history.offered
+    )
 
 
 def _log_instructions(log: SessionLog, turn: int, step: int, texts: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 from msgspec import Struct
 
-from addendum.agent.hooks import Hook
+from addendum.agent.calls.hooks import Hook
 from addendum.encoding import clean
 from addendum.errors import AddendumError, described
 from addendum.log.session_log import OUTCOME_UNKNOWN

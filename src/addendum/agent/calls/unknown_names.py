@@ -11,21 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from addendum.agent.children import setups_of
+from addendum.agent.setup import AgentSetup
 from addendum.checked import nearest
 from addendum.errors import ConfigurationError
 from addendum.log.events import RequestHeader, SessionStart
+from addendum.log.session_log import SessionLog
 from addendum.tools.dispatcher import RESERVED_NAMES, TOOL_DISPATCHER_NAME
-from addendum.tools.history import definitions
+from addendum.tools.history import HistoryFold, definitions
 from addendum.tools.names import model_prefix
-from addendum.tools.registry import Snapshot
-
-if TYPE_CHECKING:
-    from addendum.agent.agent import Agent
-    from addendum.agent.session import Session
+from addendum.tools.registry import Registry, Snapshot
 
 _WILD = "*?["
 _NAMED = 8
@@ -76,61 +74,59 @@ class Written(Struct, frozen=True):
         )
 
 
-def written_in(agent: Agent) -> list[Written]:
+def written_in(setup: AgentSetup) -> list[Written]:
     """Return the names of tools and servers that an agent's configuration has."""
-    found = [Written(f"disabled=[{name!r}]", name, exact=True) for name in agent.disabled]
-    for policy in () if agent.approval is None else agent.approval.policies:
+    found = [Written(f"disabled=[{name!r}]", name, exact=True) for name in setup.disabled]
+    for policy in () if setup.approval is None else setup.approval.policies:
         found.append(Written(f"Policy({policy.action!r}, {policy.tool!r})", policy.tool))
         if policy.server is not None:
             where = f"Policy({policy.action!r}, server={policy.server!r})"
             found.append(Written(where, policy.server, True))
-    for hook in agent.hooks:
+    for hook in setup.hooks:
         names = (hook.tools,) if isinstance(hook.tools, str) else hook.tools
         found += [Written(f"Hook({name!r})", name) for name in names]
     return [each for each in found if each.exact or each.name != "*"]
 
 
-def check_names(agent: Agent, names: Iterable[Written], *, children: bool = False) -> None:
+def check_names(setup: AgentSetup, names: Iterable[Written], *, children: bool = False) -> None:
     """Refuse exact names that nothing can bring.
 
     Args:
-        agent: Whose tools and servers are meant.
+        setup: Of the agent whose tools and servers are meant.
         names: The names.
         children: Whether those of the child sessions that its tools open are meant, too.
 
     Raises:
         ConfigurationError: One of them is such a name.
     """
-    agents = _with_children(agent) if children else [agent]
-    tools = {tool.name for each in agents for tool in each.tools} | RESERVED_NAMES
-    servers = {spec.name for each in agents for spec in each.servers}
+    setups = _with_children(setup) if children else [setup]
+    tools = {tool.name for each in setups for tool in each.tools} | RESERVED_NAMES
+    servers = {spec.name for each in setups for spec in each.servers}
     for name in names:
         known = servers if name.of_server else tools
         if name.is_pattern or name.name in known:
             continue
         if not (name.of_server or (name.exact and name.is_wild)):
-            may_come = name.may_come(servers) or agent.tool_dispatch
+            may_come = name.may_come(servers) or setup.tool_dispatch
             if may_come or (servers and not nearest(name.name, known - RESERVED_NAMES)):
                 continue
-        raise ConfigurationError(_line(name, known - RESERVED_NAMES, agent))
+        raise ConfigurationError(_line(name, known - RESERVED_NAMES, setup))
 
 
-def _with_children(agent: Agent) -> list[Agent]:
-    from addendum.agent.subagents import agents_of  # it imports this module
-
-    found = [agent]
-    for each in found:
-        found += agents_of(each)
-    return found
+def _with_children(setup: AgentSetup) -> list[AgentSetup]:
+    setups = [setup]
+    for each in setups:
+        setups += setups_of(each)
+    return setups
 
 
-def _line(written: Written, known: Collection[str], agent: Agent | None) -> str:
+def _line(written: Written, known: Collection[str], setup: AgentSetup | None) -> str:
     what = "MCP server" if written.of_server else "tool"
     said = f"{written.where}: no {what} has this name"
     if near := nearest(written.name, sorted(known)):
         return said + near
     there = ", ".join(sorted(known)[:_NAMED]) or "none"
-    later = "" if written.of_server or agent is None else "; tool_dispatch=True if it comes later"
+    later = "" if written.of_server or setup is None else "; tool_dispatch=True if it comes later"
     return f"{said}; there are: {there}{', ...' if len(known) > _NAMED else ''}{later}"
 
 
@@ -138,25 +134,36 @@ class UnknownNames:
     """What of an agent's names no tool of a session has, told once each, whoever has it open.
 
     Args:
-        session: The session, as its log has it.
+        setup: What the agent is set up with.
+        log: The session's log.
+        registry: Its tools.
+        history: What its log says of declarations.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self, setup: AgentSetup, log: SessionLog, registry: Registry, history: HistoryFold
+    ) -> None:
+        self._setup = setup
+        self._log = log
+        self._registry = registry
+        self._history = history
         self._checked: Snapshot | None = None
-        self._left = written_in(session.agent)
-        first = session.log.events[0].data
+        self._left = written_in(setup)
+        first = log.events[0].data
         if isinstance(first, SessionStart) and first.parent is None:
             # A child's are its parent's too, and may mean tools that only that one has.
-            below = {tool.name for each in _with_children(session.agent) for tool in each.tools}
+            below = {tool.name for each in _with_children(setup) for tool in each.tools}
             names = [Written(f"exclude=[{name!r}]", name) for name in first.excluded]
             self._left += [each for each in names if not each.fits(below)]
-        if self._left and session.log.header is not None:
+        if self._left and log.header is not None:
             # What could be said of the requests so far was said by whoever sent them.
-            seen = _ever_offered(session)
-            servers = session.registry.server_names
-            away = [s for s in servers if not any(n.startswith(model_prefix(s)) for n in seen)]
-            self._settled(seen | self._own(session.registry.snapshot()), away)
+            offered = self._ever_offered()
+            away = [
+                server
+                for server in registry.server_names
+                if not any(name.startswith(model_prefix(server)) for name in offered)
+            ]
+            self._settled(offered | self._own(registry.snapshot()), away)
 
     def notices(self, snapshot: Snapshot) -> list[str]:
         """Return a line for each name that can be said now to mean nothing.
@@ -167,18 +174,52 @@ class UnknownNames:
         if not self._left or snapshot is self._checked:
             return []
         self._checked = snapshot
-        return self._settled(self._own(snapshot), self._session.registry.unlisted)
+        return self._settled(self._own(snapshot), self._registry.unlisted)
+
+    def check_refused(self, names: Iterable[str], disabled: Iterable[str]) -> None:
+        """Refuse to refuse what no tool of the session is called, and no server can bring.
+
+        Args:
+            names: The names.
+            disabled: Names that are refused already.
+
+        Raises:
+            ConfigurationError: One is such a name.
+        """
+        registry = self._registry
+        known = self._known(registry.snapshot()) | {*disabled}
+        for name in names:
+            written = Written(f"SessionTools.refuse({name!r})", name, exact=True)
+            if name not in known | RESERVED_NAMES and not written.may_come(registry.server_names):
+                raise ConfigurationError(_line(written, known, None), session=self._log.session)
 
     def _own(self, snapshot: Snapshot) -> set[str]:
-        return _known(self._session, snapshot) | RESERVED_NAMES
+        return self._known(snapshot) | RESERVED_NAMES
+
+    def _known(self, snapshot: Snapshot) -> set[str]:
+        """Return the names that mean something in the session: what it has, or had."""
+        own = {tool.name for tool in self._setup.tools}
+        declared = definitions(self._history.history)
+        head = {tool.name for tool in self._history.head}
+        return {*own, *declared, *head, *snapshot.entries}
+
+    def _ever_offered(self) -> set[str]:
+        """Return the names of all tools that the session's headers have."""
+        headers = (event.data for event in self._log.rare)
+        return {
+            tool.name
+            for data in headers
+            if isinstance(data, RequestHeader)
+            for tool in data.header.tools
+        }
 
     def _settled(self, tools: Collection[str], unlisted: Collection[str]) -> list[str]:
         """Keep the names that may still come to mean something; return what is said of others."""
-        session, said, left = self._session, list[str](), list[Written]()
+        lines, left = list[str](), list[Written]()
         for each in self._left:
-            known = set(session.registry.server_names if each.of_server else tools)
+            known = set(self._registry.server_names if each.of_server else tools)
             if each.name == TOOL_DISPATCHER_NAME:
-                said.append(
+                lines.append(
                     f"{each.where}: other tools are called through {each.name}; it is they that "
                     "are named, whatever way the call comes"
                 )
@@ -187,39 +228,6 @@ class UnknownNames:
             elif not each.of_server and each.may_come(unlisted):
                 left.append(each)
             else:
-                said.append(_line(each, known - RESERVED_NAMES, None))
+                lines.append(_line(each, known - RESERVED_NAMES, None))
         self._left = left
-        return said
-
-
-def _known(session: Session, snapshot: Snapshot) -> set[str]:
-    """Return the names that mean something in a session: what it has, or had."""
-    own = {tool.name for tool in session.agent.tools}
-    told = definitions(session.tool_history())
-    head = {tool.name for tool in session.head_tools()}
-    return {*own, *told, *head, *snapshot.entries}
-
-
-def _ever_offered(session: Session) -> set[str]:
-    """Return the names of all tools that a session's headers have."""
-    headers = (event.data for event in session.log.rare)
-    return {
-        tool.name
-        for data in headers
-        if isinstance(data, RequestHeader)
-        for tool in data.header.tools
-    }
-
-
-def check_refused(session: Session, names: Iterable[str]) -> None:
-    """Refuse to refuse what no tool of a session is called, and no server can bring.
-
-    Raises:
-        ConfigurationError: One is such a name.
-    """
-    registry = session.registry
-    known = _known(session, registry.snapshot()) | {*session.disabled}
-    for name in names:
-        written = Written(f"SessionTools.refuse({name!r})", name, exact=True)
-        if name not in known | RESERVED_NAMES and not written.may_come(registry.server_names):
-            raise ConfigurationError(_line(written, known, None), session=session.id)
+        return lines

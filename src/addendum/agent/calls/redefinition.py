@@ -14,10 +14,11 @@ that first offers them so: a session that is opened again decides by it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
-from addendum.agent.approval import OnRedefinition
+from addendum.agent.calls.approval import OnRedefinition
 from addendum.log.approvals import ToolRedefined
-from addendum.log.events import RequestHeader
+from addendum.log.events import Event, RequestHeader
 from addendum.log.known import KnownTool, ToolsKnown
 from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolSchema
@@ -26,51 +27,81 @@ from addendum.tools.held import Held
 from addendum.tools.registry import Registry, Snapshot
 
 
+class Definitions:
+    """What the headers of a session defined, and what was told of it since: a fold of the log.
+
+    Attributes:
+        tools: Each tool as a header defined it last, by name.
+        records: What is known of it beside its definition.
+        terms: Digest of both, as the session goes by it.
+        kept_from: Digest of what was told and is not used, where the old definition is kept.
+        changes: How often a header or a record said something new.
+    """
+
+    kinds: ClassVar[frozenset[type]] = frozenset({RequestHeader, ToolsKnown, ToolRedefined})
+
+    def __init__(self) -> None:
+        self.tools: dict[str, ToolSchema] = {}
+        self.records: dict[str, KnownTool] = {}
+        self.terms: dict[str, str] = {}
+        self.kept_from: dict[str, str] = {}
+        self.changes = 0
+
+    def take(self, event: Event) -> None:
+        """Take in what defines tools."""
+        data = event.data
+        if isinstance(data, RequestHeader):
+            for tool in data.header.tools:
+                self._define(tool)
+            self.changes += 1
+        elif isinstance(data, ToolsKnown):
+            self.records.update({tool.name: tool for tool in data.tools})
+            self.changes += 1
+        elif isinstance(data, ToolRedefined) and data.action == "keep":
+            self.kept_from[data.name] = data.new
+        elif isinstance(data, ToolRedefined):
+            self.terms[data.name] = data.new
+
+    def _define(self, tool: ToolSchema) -> None:
+        before, self.tools[tool.name] = self.tools.get(tool.name), tool
+        if tool.name in self.terms and before and definition(before) == definition(tool):
+            return  # Of what else changed, an event says so.
+        record = self.records.get(tool.name, unrecorded(tool.name))
+        if record is not None:
+            self.terms[tool.name] = terms(tool, record.server, hints_known(record))
+
+    def goes_on(self, name: str) -> str | None:
+        """Return the terms by which a tool is judged that stays as it was."""
+        tool, record = self.tools.get(name), self.records.get(name, unrecorded(name))
+        if tool is None or record is None:
+            return None
+        return terms(tool, record.server, hints_known(record))
+
+
 class Redefinitions:
-    """What the headers of a session defined, and what differs from it; follows the log.
+    """Tells what differs from what the headers of a session defined.
 
     Args:
         action: What happens to a redefinition.
         registry: The session's tools.
+        definitions: What its log defines.
     """
 
-    def __init__(self, action: OnRedefinition, registry: Registry) -> None:
+    def __init__(
+        self, action: OnRedefinition, registry: Registry, definitions: Definitions
+    ) -> None:
         self._action: OnRedefinition = action
         self._registry = registry
-        self._read = 0
-        self._known: dict[str, ToolSchema] = {}
-        self._records: dict[str, KnownTool] = {}
-        self._terms: dict[str, str] = {}
-        self._told: dict[str, str] = {}
+        self._definitions = definitions
+        self._held = 0
         self._checked: Snapshot | None = None
 
-    def follow(self, log: SessionLog) -> None:
-        """Take in what is new in the log."""
-        grown = False
-        for event in log.rare[self._read :]:
-            data = event.data
-            if isinstance(data, RequestHeader):
-                for tool in data.header.tools:
-                    self._define(tool)
-                grown = True
-            elif isinstance(data, ToolsKnown):
-                self._records.update({tool.name: tool for tool in data.tools})
-                grown = True
-            elif isinstance(data, ToolRedefined) and data.action == "keep":
-                self._told[data.name] = data.new
-            elif isinstance(data, ToolRedefined):
-                self._terms[data.name] = data.new
-        self._read = len(log.rare)
-        if grown and self._action == "keep":
-            self._registry.hold(Held(dict(self._known), dict(self._records)))
-
-    def _define(self, tool: ToolSchema) -> None:
-        before, self._known[tool.name] = self._known.get(tool.name), tool
-        if tool.name in self._terms and before and definition(before) == definition(tool):
-            return  # Of what else changed, an event says so.
-        record = self._records.get(tool.name, unrecorded(tool.name))
-        if record is not None:
-            self._terms[tool.name] = terms(tool, record.server, hints_known(record))
+    def hold(self) -> None:
+        """Have the registry keep the definitions that there are, where that is asked for."""
+        now = self._definitions
+        if now.changes != self._held and self._action == "keep":
+            self._registry.hold(Held(dict(now.tools), dict(now.records)))
+        self._held = now.changes
 
     def check(self, log: SessionLog, snapshot: Snapshot) -> list[tuple[ToolRedefined, str]]:
         """Log what is otherwise than the headers so far say, and what is known of the tools.
@@ -82,16 +113,20 @@ class Redefinitions:
         Returns:
             What is new, each with what a person reads of it.
         """
-        self.follow(log)
+        self.hold()
         if snapshot is self._checked:
             return []
         self._checked = snapshot
         found: list[tuple[ToolRedefined, str]] = []
+        now = self._definitions
         for name, entry in {**snapshot.entries, **snapshot.unused}.items():
-            old, new = self._terms.get(name), entry.terms
+            old, new = now.terms.get(name), entry.terms
             if old is None or old == new:
                 continue
-            if self._action == "keep" and new in (self._told.get(name), self._goes_on(name)):
+            if self._action == "keep" and new in (
+                now.kept_from.get(name),
+                now.goes_on(name),
+            ):
                 continue  # It would be told in each step; or it is what the session goes on with.
             unused = entry.schema if name in snapshot.unused else None
             event = ToolRedefined(name, old, new, self._action, unused)
@@ -100,17 +135,10 @@ class Redefinitions:
         record(log, snapshot.entries.values())
         return found
 
-    def _goes_on(self, name: str) -> str | None:
-        """Return the terms by which a tool is judged that stays as it was."""
-        tool, record = self._known.get(name), self._records.get(name, unrecorded(name))
-        if tool is None or record is None:
-            return None
-        return terms(tool, record.server, hints_known(record))
-
     def _difference(self, entry: Entry) -> str:
         """Return in what a tool differs from what was known of it, in words."""
         name = entry.schema.name
-        before = self._records.get(name, unrecorded(name)) or KnownTool(name)
+        before = self._definitions.records.get(name, unrecorded(name)) or KnownTool(name)
         now = entry.record()
         parts: list[str] = []
         if before.server != now.server:
@@ -126,7 +154,9 @@ def record(log: SessionLog, entries: Iterable[Entry]) -> None:
     """Log what is known of active tools and does not stand in the log yet."""
     records = (entry.record() for entry in entries)
     new = tuple(
-        found for found in records if found != log.known.get(found.name, unrecorded(found.name))
+        found
+        for found in records
+        if found != log.state.known.get(found.name, unrecorded(found.name))
     )
     if new:
         log.append(ToolsKnown(new))

@@ -13,22 +13,18 @@ with it: they are stopped, and nothing they gave is used.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 import anyio
-from anyio.abc import TaskGroup
 
-from addendum.agent.batch import Batch
-from addendum.agent.execution import Planned, run_one
+from addendum.agent.calls.batch import Batch
+from addendum.agent.calls.execution import Planned, run_one
 from addendum.agent.results import StreamEvent, ToolStarted
+from addendum.agent.runtime import Runtime
 from addendum.errors import AddendumError
-from addendum.log.events import RequestContext, ToolCall
+from addendum.log.events import ToolCall
 from addendum.log.session_log import OUTCOME_UNKNOWN
 from addendum.tools.registry import Outcome, Snapshot
 from addendum.wire.answer import Parser
-
-if TYPE_CHECKING:
-    from addendum.agent.session import Session
 
 
 class _Begun:
@@ -46,23 +42,20 @@ class Early:
     """The calls of one step that are started early.
 
     Args:
-        session: The session.
+        run: The session.
         emit: Told of everything that happens.
         snapshot: The tools that calls are made against.
-        tasks: Where the calls run.
     """
 
     def __init__(
         self,
-        session: Session,
+        run: Runtime,
         emit: Callable[[StreamEvent], None],
         snapshot: Snapshot,
-        tasks: TaskGroup,
     ) -> None:
-        self._session = session
+        self._run = run
         self._emit = emit
         self._snapshot = snapshot
-        self._tasks = tasks
         self._batch: Batch | None = None
         self._seen = 0
         self._begun: dict[str, _Begun] = {}
@@ -80,13 +73,13 @@ class Early:
     def _now(self) -> Batch:
         if self._batch is None:
             # The last one in the log: a refused request is made again in a weaker form.
-            events = (event.data for event in reversed(self._session.log.events))
-            context = next(data for data in events if isinstance(data, RequestContext))
-            self._batch = Batch(self._session, self._emit, self._snapshot, context)
+            context = self._run.state.sent.latest
+            assert context is not None
+            self._batch = Batch(self._run, self._emit, self._snapshot, context)
         return self._batch
 
     def _begin(self, item: Planned) -> None:
-        log, call = self._session.log, item.call
+        log, call = self._run.log, item.call
         assert log.turn is not None and log.step is not None
         log.append(
             ToolCall(
@@ -95,17 +88,17 @@ class Early:
         )
         begun = self._begun[call.id] = _Begun(item)
         self._all.append(begun)
-        self._tasks.start_soon(self._run, begun, self._now())
+        self._run.tasks.start_soon(self._play, begun, self._now())
 
-    async def _run(self, begun: _Begun, batch: Batch) -> None:
-        session, call = self._session, begun.item.call
+    async def _play(self, begun: _Begun, batch: Batch) -> None:
+        run, call = self._run, begun.item.call
         try:
             with begun.scope:
-                await session.using.heard()
-                await session.flush()
+                await run.using.heard()
+                await run.flush()
                 begun.started = True
                 self._emit(ToolStarted(call.id, call.name, call.arguments))
-                seconds = session.agent.limits.tool_timeout
+                seconds = run.setup.limits.tool_timeout
                 begun.outcome = await run_one(begun.item, batch.tool_context, seconds)
         except AddendumError:
             # Not durable, so not started: it is called with the others, or that fails as well.
@@ -133,7 +126,7 @@ class Early:
                 return begun.outcome
             if not begun.started:
                 return await run_one(
-                    item, self._now().tool_context, self._session.agent.limits.tool_timeout
+                    item, self._now().tool_context, self._run.setup.limits.tool_timeout
                 )
             code, text = OUTCOME_UNKNOWN
             return Outcome(text, True, code)

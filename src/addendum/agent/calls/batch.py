@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
 from addendum import encoding
-from addendum.agent.approval import (
+from addendum.agent.calls.approval import (
+    Decisions,
     Pending,
     complete,
     decided,
     denied,
     handled,
     outdated,
+    pending,
 )
-from addendum.agent.execution import Planned, bounded, run_calls
-from addendum.agent.gate import STANDING, Scene, judge, scene
-from addendum.agent.hooks import (
+from addendum.agent.calls.execution import Planned, bounded, run_calls
+from addendum.agent.calls.gate import STANDING, Scene, judge
+from addendum.agent.calls.hooks import (
     HookCall,
     in_front,
     run_after,
@@ -34,10 +36,12 @@ from addendum.agent.hooks import (
     run_before,
     run_failure,
 )
-from addendum.agent.outputs import filled
-from addendum.agent.progress import Progress
-from addendum.agent.repeats import guarded
+from addendum.agent.calls.outputs import filled
+from addendum.agent.calls.progress import Progress
+from addendum.agent.calls.repeats import guarded
+from addendum.agent.calls.search import search_entry
 from addendum.agent.results import StreamEvent, ToolFinished, ToolStarted
+from addendum.agent.runtime import Runtime
 from addendum.errors import AddendumError
 from addendum.log.approvals import (
     AddedContext,
@@ -47,6 +51,7 @@ from addendum.log.approvals import (
     DecidedCall,
 )
 from addendum.log.events import AssistantMessage, RequestContext, ToolCall, ToolResult
+from addendum.log.reading import doubtful
 from addendum.log.values import Call
 from addendum.prompt.long_results import tier
 from addendum.prompt.wire_facts import SCREENED
@@ -63,24 +68,27 @@ from addendum.tools.functions import ToolContext
 from addendum.tools.names import legal_name
 from addendum.tools.output_references import Fill
 from addendum.tools.registry import Entry, Outcome, Snapshot
-from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
+from addendum.tools.search import TOOL_SEARCH_NAME
 from addendum.wire.answer import Answer
 from addendum.wire.apis import wire
 from addendum.wire.endings import CUT_CALL
 from addendum.wire.reading import legal_object
 from addendum.wire.schemas import screened
 
-if TYPE_CHECKING:
-    from addendum.agent.approval import Decisions
-    from addendum.agent.early import Early
-    from addendum.agent.session import Session
+
+class Started(Protocol):
+    """Calls of an answer that were started while it streamed."""
+
+    def take(self, item: Planned) -> Callable[[], Awaitable[Outcome]] | None:
+        """Return what gives the outcome of a call, if it was started early."""
+        ...
 
 
 class Batch:
     """The calls of the open step.
 
     Args:
-        session: The session.
+        run: The session.
         emit: Told of everything that happens.
         snapshot: The tools that calls are made against.
         context: What the request that is answered was rendered with.
@@ -89,24 +97,23 @@ class Batch:
 
     def __init__(
         self,
-        session: Session,
+        run: Runtime,
         emit: Callable[[StreamEvent], None],
         snapshot: Snapshot,
         context: RequestContext,
-        early: Early | None = None,
+        early: Started | None = None,
     ) -> None:
-        turn, step = session.log.turn, session.log.step
+        turn, step = run.log.turn, run.log.step
         assert turn is not None and step is not None
-        self._session = session
+        self._run = run
         self._emit = emit
         self._turn, self._step = turn, step
         self._early = early
         self._reports: dict[str, Progress] = {}
         self._fill: Fill | None = None
-        if session.agent.output_references:
-            session.outputs.read(session.log.events)
+        if run.setup.output_references:
             # As they are in front of the round: its calls do not refer to each other.
-            self._fill = partial(filled, texts=session.outputs.texts())
+            self._fill = partial(filled, texts=run.state.outputs.texts())
         self._take(snapshot, context)
 
     def _take(self, snapshot: Snapshot, context: RequestContext) -> None:
@@ -115,17 +122,17 @@ class Batch:
         self._dispatch = context.projection == "dispatch"
         self._registry = {name: entry.schema for name, entry in snapshot.entries.items()}
         self._bound = (
-            self._session.bound_tools(snapshot, context)
+            self._run.bound_tools(snapshot, context)
             if self._dispatch
             else frozenset(self._registry)
         )
         # It is asked about the others where they are resolved.
         self._asked: frozenset[str] = frozenset()
-        if self._session.agent.dispatch.can_dispatch is not None:
+        if self._run.setup.dispatch.can_dispatch is not None:
             self._asked = frozenset(
                 name
                 for name, schema in self._registry.items()
-                if name in self._bound and self._session.is_deferred(schema)
+                if name in self._bound and self._run.is_deferred(schema)
             )
 
     # -- real form --------------------------------------------------------------------------
@@ -155,8 +162,8 @@ class Batch:
                     for each in planned
                     if each.refused is not None and each.refused.code == found.code
                 ]
-                events = self._session.log.events
-                said = guarded(found.message, found.code, target, events=events, beside=beside)
+                failures = self._run.state.failures
+                said = guarded(found.message, found.code, target, failures=failures, beside=beside)
                 planned.append(Planned(target, refused=Outcome(said, True, found.code)))
                 calls.append(target)
             else:
@@ -195,19 +202,19 @@ class Batch:
         schema = self._registry.get(call.name)
         if schema is None or self._context.rendering < SCREENED:
             return call
-        sent = screened(schema, self._session.route.schemas)
+        sent = screened(schema, self._run.route.schemas)
         return msgspec.structs.replace(call, arguments=sent.own_arguments(call.arguments))
 
     def _resolve(self, call: Call, *, fill: Fill | None = None) -> Resolved | Refused:
-        session = self._session
+        run = self._run
         return resolve_call(
             call,
             registry=self._registry,
             bound=self._bound,
-            disabled=session.disabled,
-            can_dispatch=session.agent.dispatch.can_dispatch,
+            disabled=run.disabled,
+            can_dispatch=run.setup.dispatch.can_dispatch,
             search_bound=self._dispatch or TOOL_SEARCH_NAME in self._registry,
-            pass_through_bound=session.agent.dispatch.pass_through_bound,
+            pass_through_bound=run.setup.dispatch.pass_through_bound,
             dispatch=self._dispatch,
             fill=fill,
             asked=self._asked,
@@ -220,16 +227,32 @@ class Batch:
         return check_arguments(call, entry.schema, search_bound=self._search is not None)
 
     def _entry(self, name: str) -> Entry:
-        return self._snapshot.entries.get(name) or _search_entry(self._session)
+        return self._snapshot.entries.get(name) or search_entry(self._run)
 
     # -- the gate ---------------------------------------------------------------------------
 
     @property
     def _search(self) -> Entry | None:
-        return _search_entry(self._session) if self._dispatch else None
+        return search_entry(self._run) if self._dispatch else None
 
     def _scene(self, *, late: bool = False) -> Scene:
-        return scene(self._session, self._session.registry.current(), self._search, late=late)
+        """Return how things stand now; late, nobody can be asked any more."""
+        run, setup = self._run, self._run.setup
+        return Scene(
+            entries=run.registry.current().entries,
+            search=self._search,
+            known=run.log.state.known,
+            excluded=run.registry.excluded,
+            disabled=run.disabled,
+            deferred=run.is_deferred,
+            can_dispatch=setup.dispatch.can_dispatch,
+            hooks=setup.hooks,
+            approval=setup.approval,
+            consent=run.state.consent,
+            on_redefinition=setup.on_redefinition,
+            doubtful=doubtful(run.log),
+            late=late,
+        )
 
     def _judged(self, item: Planned, *, late: bool = False) -> Planned:
         """Return a call as the gate leaves it, with its tool as it is now."""
@@ -268,17 +291,17 @@ class Batch:
         Returns:
             What a person has to decide first, if nobody could be asked at once; nothing was run.
         """
-        session, approval = self._session, self._session.agent.approval
+        run, approval = self._run, self._run.setup.approval
         await self._hear([item.call.name for item in planned if item.refused is None])
         plan = [self._judged(await self._heard(item)) for item in planned]
         if any(item.reason is not None for item in plan):
             plan = [await self._ran(item) for item in plan]
             asked = ApprovalAsked(self._turn, self._step, tuple(_asked(item) for item in plan))
-            session.log.append(asked)
+            run.log.append(asked)
             # Durable before anybody is asked: what they answer must have a question.
-            await session.flush()
+            await run.flush()
             if approval is None or approval.decide is None:
-                return session.pending()
+                return pending(run.log.asked, run.setup.decidable)
             plan = await self._decided(asked, await handled(approval, asked))
         await self._execute(plan)
         return ()
@@ -288,11 +311,11 @@ class Batch:
 
         What is known of them is from the log or a pin, and may be old; the call would dial anyway.
         """
-        session = self._session
-        if servers := session.registry.unheard(names):
+        run = self._run
+        if servers := run.registry.unheard(names):
             # One that cannot even be dialled costs its own calls only, which will say why.
             with contextlib.suppress(AddendumError):
-                await session.registry.confirm(servers, session.agent.limits.server_wait)
+                await run.registry.confirm(servers, run.setup.limits.server_wait)
 
     async def decide(self, decisions: Decisions) -> None:
         """Go on with the batch that waits.
@@ -300,8 +323,8 @@ class Batch:
         Raises:
             ConfigurationError: These are not the decisions that it waits for; it waits still.
         """
-        asked = self._session.log.asked
-        complete(asked, decisions, self._session.id, self._session.decidable)
+        asked = self._run.log.asked
+        complete(asked, decisions, self._run.id, self._run.setup.decidable)
         assert asked is not None
         given = {call_id: decided(call_id, each) for call_id, each in decisions.items()}
         await self._execute(await self._decided(asked, given))
@@ -311,7 +334,7 @@ class Batch:
         outcome = None if self._early is None else self._early.take(item)
         if outcome is None:
             return item
-        limit = self._session.agent.limits.result_bytes
+        limit = self._run.setup.limits.result_bytes
         result = bounded(await self._after(item, await outcome()), limit)
         return msgspec.structs.replace(item, refused=result, ran=True)
 
@@ -322,7 +345,7 @@ class Batch:
         verdict = judge(self._scene(), item, STANDING)
         if verdict.refused is not None:
             return _answered(item, verdict.refused)
-        hooks = in_front(self._session.agent.hooks, item.call.name)
+        hooks = in_front(self._run.setup.hooks, item.call.name)
         passed = await run_before(hooks, item.call, self._seen, self._check)
         return msgspec.structs.replace(
             item,
@@ -339,14 +362,14 @@ class Batch:
         self, asked: ApprovalAsked, decisions: Mapping[str, DecidedCall]
     ) -> list[Planned]:
         """Log what was decided and return what to do, checked against the tools as they are now."""
-        session = self._session
-        session.log.append(ApprovalDecided(self._turn, self._step, tuple(decisions.values())))
-        await session.flush()
+        run = self._run
+        run.log.append(ApprovalDecided(self._turn, self._step, tuple(decisions.values())))
+        await run.flush()
         names = {call.name for call in asked.calls if call.refusal is None}
-        known = session.registry.snapshot().entries
+        known = run.registry.snapshot().entries
         servers = {entry.server for name in names if (entry := known.get(name)) and entry.server}
-        limits = session.agent.limits
-        self._take(await session.registry.confirm(servers, limits.server_wait), self._context)
+        limits = run.setup.limits
+        self._take(await run.registry.confirm(servers, limits.server_wait), self._context)
         return [await self._resumed(call, decisions.get(call.call_id)) for call in asked.calls]
 
     async def _resumed(self, asked: AskedCall, decision: DecidedCall | None) -> Planned:
@@ -359,7 +382,7 @@ class Batch:
             return msgspec.structs.replace(_answered(item, outcome), ran=asked.ran)
         if asked.reason is None:
             return await self._shown(item)
-        approval = self._session.agent.approval
+        approval = self._run.setup.approval
         if decision is None:
             return _answered(item, denied(""))
         if approval is not None and decision.kind not in approval.kinds:
@@ -395,8 +418,8 @@ class Batch:
 
     def _made(self, call: Call) -> Call | None:
         """Return a call that waits as the model made it, in real form; None if it is no good."""
-        answers = (event.data for event in reversed(self._session.log.events))
-        answer = next(each for each in answers if isinstance(each, AssistantMessage))
+        answer = self._run.state.latest.answer
+        assert answer is not None
         made = next((each for each in answer.calls if each.id == call.id), None)
         entry = self._scene().entry(call.name)
         if made is None or entry is None:
@@ -417,7 +440,7 @@ class Batch:
     # -- running ----------------------------------------------------------------------------
 
     async def _execute(self, plan: Sequence[Planned]) -> None:
-        session, log, hooks = self._session, self._session.log, self._session.agent.hooks
+        run, log, hooks = self._run, self._run.log, self._run.setup.hooks
         turn, step = self._turn, self._step
         plan = await self._cleared(plan)
         running = {
@@ -430,7 +453,7 @@ class Batch:
         for item in fresh:
             call = item.call
             log.append(ToolCall(turn, step, call.id, call.name, call.arguments, call.origin))
-        await session.flush()
+        await run.flush()
         for item in fresh:
             self._emit(ToolStarted(item.call.id, item.call.name, item.call.arguments))
         outcomes: list[Outcome] = []
@@ -449,7 +472,7 @@ class Batch:
                     outcome.is_error,
                     outcome.code,
                     outcome.media,
-                    tier(outcome.text, session.agent.limits.shown_bytes),
+                    tier(outcome.text, run.setup.limits.shown_bytes),
                     label,
                     unknown,
                 )
@@ -463,11 +486,11 @@ class Batch:
         async def told() -> None:
             # A store that fails now is told behind the calls: those that run still have effects.
             with contextlib.suppress(AddendumError):
-                await session.flush()
+                await run.flush()
             while finished and finished[0][0] < log.durable:
                 self._emit(finished.popleft()[1])
 
-        limits = session.agent.limits
+        limits = run.setup.limits
         await run_calls(
             plan,
             self.tool_context,
@@ -479,7 +502,7 @@ class Batch:
             started=lambda item: running.get(item.call.id),
         )
         if finished:
-            await session.flush()
+            await run.flush()
             await told()
         for item in plan:
             for text in item.context:
@@ -515,31 +538,31 @@ class Batch:
         self, place: int, call: Call, outcome: Outcome
     ) -> tuple[str | None, tuple[str, ...]]:
         """Return the label of a result, and what its call referred to in vain."""
-        session = self._session
-        if not session.agent.output_references:
+        run = self._run
+        if not run.setup.output_references:
             return None, ()
-        session.outputs.read(session.log.events)
-        name = None if outcome.is_error else session.outputs.next_label(place)
-        return name, session.outputs.unknown(call.id)
+        outputs = self._run.state.outputs
+        name = None if outcome.is_error else outputs.next_label(place)
+        return name, outputs.unknown(call.id)
 
     def tool_context(self, call: Call) -> ToolContext:
         """Return what a tool may know of its call."""
-        session = self._session
+        run = self._run
         report = self._reports[call.id] = Progress(call, self._emit)
         return ToolContext(
-            session=session.id,
+            session=run.id,
             turn=self._turn,
             step=self._step,
             call_id=call.id,
             tool=call.name,
-            state=session.state,
+            state=run.shared,
             report=report,
-            host=session,
+            host=run.host,
         )
 
     async def _after(self, item: Planned, outcome: Outcome) -> Outcome:
         """Return what is told of a call that has run."""
-        hooks = self._session.agent.hooks
+        hooks = self._run.setup.hooks
         if not hooks:
             return outcome
         seen = self._seen(item.call)
@@ -548,15 +571,15 @@ class Batch:
 
     async def _told(self, item: Planned) -> Planned:
         """Tell hooks of a call that is not let run."""
-        hooks, refused = self._session.agent.hooks, item.refused
+        hooks, refused = self._run.setup.hooks, item.refused
         if not hooks or item.entry is None or refused is None or not refused.is_error or item.ran:
             return item
         return _answered(item, await run_failure(hooks, self._seen(item.call), refused))
 
     def _seen(self, call: Call) -> HookCall:
-        entry = self._session.registry.current().entries.get(call.name)
+        entry = self._run.registry.current().entries.get(call.name)
         return HookCall(
-            self._session.id,
+            self._run.id,
             self._turn,
             self._step,
             call.id,
@@ -587,10 +610,3 @@ def _asked(item: Planned) -> AskedCall:
         refused is None or refused.is_error,
         () if refused is None else refused.media,
     )
-
-
-def _search_entry(session: Session) -> Entry:
-    async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
-        return Outcome(session.search(arguments))
-
-    return Entry(TOOL_SEARCH, run)

@@ -8,25 +8,19 @@ cause in the log is declared.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from msgspec import Struct
 
-from addendum.agent.firsts import FirstRequests
-from addendum.errors import ProviderError
+from addendum.agent.context.firsts import FirstRequests
+from addendum.agent.context.sent import SentRequests
 from addendum.log.events import (
-    AssistantAttempt,
     AssistantMessage,
     CacheBreak,
-    CacheKept,
-    CompactionFailed,
     Event,
     RequestContext,
     RequestSent,
-    RouteDowngrade,
-    ToolLeftOut,
 )
-from addendum.log.exchanges import FOLLOWED, Exchanges
 from addendum.log.requests import RequestPurpose
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Usage
@@ -35,25 +29,11 @@ from addendum.prompt.blocks import Change, Native, Prompt
 from addendum.prompt.breaks import cause, difference, reasoning_floor
 from addendum.prompt.projector import REASONING, Projector, WireFacts
 from addendum.routes import Route, credentials
-from addendum.wire.answer import Answer, Delta, Parser
-from addendum.wire.apis import Renderer, Wire, facts, wire
+from addendum.wire.apis import Renderer, facts, wire
 from addendum.wire.transport import (
     ACCEPTED,
-    Carrier,
-    Reply,
-    Retries,
-    Retry,
     WireRequest,
 )
-
-RENDERING = 2
-"""Number of this release's rendering; epochs begun under another keep theirs."""
-
-KNOWN_RENDERINGS = frozenset({1, 2})
-"""Renderings that this release can continue."""
-
-_READ = FOLLOWED | {RequestContext, RouteDowngrade, ToolLeftOut}
-"""Types of events that say something of requests; a long log has many more of others."""
 
 
 class Sent(Struct):
@@ -117,6 +97,7 @@ class Requests:
 
     Args:
         log: The session's log.
+        sent: What it says of requests.
         clock: Seconds since the epoch.
         firsts: The agent's first requests; whoever sends one has to say when it has ended.
     """
@@ -124,90 +105,22 @@ class Requests:
     def __init__(
         self,
         log: SessionLog,
+        sent: SentRequests,
         *,
         clock: Callable[[], float] = time.time,
         firsts: FirstRequests | None = None,
     ) -> None:
         self._log = log
+        self._sent = sent
         self._firsts = firsts
         self._clock = clock
         self._lines: dict[str, _Line] = {}
-        self._number = 0
-        self._contexts: dict[str, tuple[int, RequestContext]] = {}
-        self._scanned = 0
-        self._latest: RequestContext | None = None
-        self._last_used: dict[str, int] = {}
-        self._exchanges = Exchanges()
-        self._floors: dict[str, int] = {}
-        self._rejected: dict[tuple[str, str], frozenset[str]] = {}
-        self._left_out: dict[tuple[str, str], frozenset[str]] = {}
-        self._answered: dict[str, int] = {}
-        self._refused: set[str] = set()
 
     # -- epochs -----------------------------------------------------------------------------
 
-    def _scan(self) -> None:
-        for event in self._log.events[self._scanned :]:
-            data = event.data
-            if type(data) not in _READ:
-                continue
-            found = self._exchanges.take(event)
-            if found is not None:
-                self._number = found.sent.number
-                if found.answered:
-                    # A lifetime runs from the start of the request that wrote or read.
-                    self._last_used[found.sent.route] = found.event.time
-                    self._answered[found.sent.route] = found.event.seq
-                    self._refused.discard(found.sent.route)
-                elif isinstance(data, AssistantAttempt) and data.status in (400, 422):
-                    self._refused.add(found.sent.route)
-            elif isinstance(data, RequestContext):
-                self._contexts[data.route] = (event.seq, data)
-                self._latest = data
-            elif isinstance(data, CacheBreak) and data.drops_reasoning:
-                self._floors[data.route] = event.seq
-            elif isinstance(data, RouteDowngrade):
-                known = self._rejected.get((data.route, data.endpoint), frozenset())
-                self._rejected[data.route, data.endpoint] = known.union(data.rejected)
-            elif isinstance(data, ToolLeftOut) and data.endpoint:
-                known = self._left_out.get((data.route, data.endpoint), frozenset())
-                self._left_out[data.route, data.endpoint] = known | {data.definition}
-        self._scanned = len(self._log.events)
-
-    def recorded(self, route: str) -> RequestContext | None:
-        """Return what the last epoch on a route recorded, if this release can continue it."""
-        self._scan()
-        found = self._contexts.get(route)
-        return found[1] if found and found[1].rendering in KNOWN_RENDERINGS else None
-
-    def idle(self, route: str) -> float | None:
-        """Return the seconds since the last answered request on a route was sent; None if none."""
-        self._scan()
-        used = self._last_used.get(route)
-        return None if used is None else self._clock() - used / 1000
-
-    def rejected(self, route: Route) -> frozenset[str]:
-        """Return the fields that the route's endpoint has refused in this session."""
-        self._scan()
-        return self._rejected.get((route.name, route.endpoint.base_url), frozenset())
-
-    def left_out(self, route: Route) -> frozenset[str]:
-        """Return the digests of definitions that the route's endpoint has refused here."""
-        self._scan()
-        return self._left_out.get((route.name, route.endpoint.base_url), frozenset())
-
-    def refused_since(self, route: Route) -> int | None:
-        """Return the seq of the last answered request on a route, if a later one was refused.
-
-        -1 if none was answered; None if none was refused since.
-        """
-        self._scan()
-        return self._answered.get(route.name, -1) if route.name in self._refused else None
-
     def proven(self, route: Route) -> frozenset[str]:
         """Return the digests of the definitions that the last answered request on a route held."""
-        self._scan()
-        seq = self._answered.get(route.name)
+        seq = self._sent.answered(route.name)
         sent = None if seq is None else self._log.events[seq].data
         if seq is None or not isinstance(sent, RequestSent):
             return frozenset()
@@ -221,8 +134,7 @@ class Requests:
 
     def log_context(self, context: RequestContext) -> None:
         """Log the epoch's context where it differs from the latest one in the log."""
-        self._scan()
-        if self._latest != context:
+        if self._sent.latest != context:
             self._log.append(context)
 
     # -- preparing --------------------------------------------------------------------------
@@ -250,7 +162,6 @@ class Requests:
             MissingCredential: The route has no key.
         """
         log, instruction = self._log, INSTRUCTIONS.get(purpose)
-        self._scan()
         line = self._line(route, context)
         prompt = self._project(line, route, instruction, until)
         breaks = self._declare(route, line, prompt, config)
@@ -258,19 +169,19 @@ class Requests:
             prompt = self._project(line, route, instruction, until)
         body = line.renderer.body(prompt, config)
         headers = _headers(route, prompt, body)
-        seq, _ = self._contexts[route.name]
+        seq, _ = self._sent.context(route.name)
         head = ""
-        if self._firsts is not None and not self._number and context.caching:
+        if self._firsts is not None and not self._sent.number and context.caching:
             head = f"{route.full_name} {route.endpoint.base_url} {prompt.cache_key}"
             if self._firsts.begin(head) and route.cache.kind != "none":
                 log.append(CacheBreak("concurrent first requests", route.name, "none"))
-                breaks = self._ahead(route)
-        self._number += 1
+                breaks = self._sent.ahead(route.name)
+        number = self._sent.number + 1
         log.append(
             RequestSent(
                 log.turn or log.turns,
                 log.step or 0,
-                self._number,
+                number,
                 context.route,
                 seq,
                 log.surface.generation,
@@ -292,15 +203,14 @@ class Requests:
             ),
             prompt,
             breaks,
-            self._number,
+            number,
             head,
         )
 
     def _project(
         self, line: _Line, route: Route, instruction: str | None, until: int | None
     ) -> Prompt:
-        self._scan()
-        floor = self._floors.get(route.name, -1)
+        floor = self._sent.floor(route.name)
         if until is not None:
             earlier = Projector(line.context, facts(route))
             return earlier.prompt(self._log.until(until), instruction=instruction, floor=floor)
@@ -321,14 +231,10 @@ class Requests:
 
     def _restored(self, route: Route, line: _Line) -> tuple[Prompt, Config, int] | None:
         """Return the last turn's request of a route in the log from before, else the first one."""
-        first: tuple[Event, RequestSent] | None = None
-        for event in reversed(self._log.events):
-            data = event.data
-            if isinstance(data, RequestSent) and data.route == route.name:
-                first = event, data
-                if data.purpose == "turn":
-                    break
-        return None if first is None else self._again(route, line, *first)
+        first = self._sent.goes_on_from(route.name)
+        if first is None or not isinstance(first.data, RequestSent):
+            return None
+        return self._again(route, line, first, first.data)
 
     def _again(
         self, route: Route, line: _Line, sent: Event, data: RequestSent
@@ -353,7 +259,7 @@ class Requests:
         log = self._log
         declared: list[CacheBreak] = []
         if line.last is None:
-            if self._number:
+            if self._sent.number:
                 declared.append(CacheBreak("route changed", route.name, "messages"))
         else:
             before, before_config, seq = line.last
@@ -389,14 +295,14 @@ class Requests:
                 )
             elif found is None and self._expired(route, line.context):
                 declared.append(CacheBreak("lifetime passed", route.name, "none"))
-            elif found is None and self._asked_for_nothing(route, log.events[seq:]):
+            elif found is None and self._sent.answered_aside(route.name):
                 # What was answered last was no turn, and this one does not extend it.
                 declared.append(CacheBreak("attempt failed", route.name, "messages", "no turn"))
             elif found is None and self._stripped(route, before, prompt):
                 declared.append(CacheBreak("reasoning stripped", route.name, "messages"))
         for found_break in declared:
             log.append(found_break)
-        return self._ahead(route)
+        return self._sent.ahead(route.name)
 
     def _forged_reasoning(self, route: Route, seq: int) -> bool:
         """Say whether the answer to the request at `seq` has reasoning and was changed since.
@@ -413,22 +319,6 @@ class Requests:
             for data in answers
         )
 
-    def _ahead(self, route: Route) -> tuple[CacheBreak, ...]:
-        """Return the breaks that the coming request bears, those of one nobody answered too."""
-        self._scan()
-        return self._exchanges.ahead(route.name)
-
-    def _asked_for_nothing(self, route: Route, events: Sequence[Event]) -> bool:
-        """Say whether the last answer on the route was none that stands in the log."""
-        for event in reversed(events):
-            if isinstance(event.data, CompactionFailed | CacheKept) and (
-                event.data.route == route.name
-            ):
-                return True
-            if isinstance(event.data, AssistantMessage) and event.data.route == route.name:
-                return False
-        return False
-
     def _stripped(self, route: Route, before: Prompt, after: Prompt) -> bool:
         """Say whether the provider takes reasoning out of the context at this human message."""
         if route.capabilities.keeps_reasoning or before.tail_at == after.tail_at:
@@ -439,63 +329,11 @@ class Requests:
         )
 
     def _expired(self, route: Route, context: RequestContext) -> bool:
-        idle = self.idle(route.name)
+        idle = self._sent.idle(route.name, self._clock())
         lifetime = route.cache.lifetime(context.ttl)
         if idle is None or not lifetime or route.cache.kind == "none":
             return False
         return idle > lifetime
-
-
-async def send(
-    transport: Carrier,
-    api: Wire,
-    request: WireRequest,
-    *,
-    on_delta: Callable[[Delta], None],
-    on_retry: Callable[[Retry], None] | None = None,
-    keep: Callable[[Parser], None] | None = None,
-    fed: Callable[[Parser], None] | None = None,
-    most: int | None = None,
-) -> Answer:
-    """Send a request and return the answer; again, while nothing of an answer was passed on.
-
-    Args:
-        transport: Carries it.
-        api: The wire API.
-        request: The request.
-        on_delta: Told of each piece.
-        on_retry: Told of each retry.
-        keep: Given the parser, so that what arrived before a failure can be kept.
-        fed: Given the parser behind each event.
-        most: Tokens of output that the request allows, if it says so.
-
-    Raises:
-        ProviderError: The provider refused, was busy, or the stream broke.
-    """
-    retries: Retries | None = None
-    while True:
-        parser = api.parser()
-        if keep is not None:
-            keep(parser)
-        passed_on = False
-        reply: Reply | None = None
-        again = {} if retries is None else {"retries": retries}
-        try:
-            async with transport.stream(request, on_retry=on_retry, **again) as reply:
-                retries = reply.retries
-                async for event in reply.events:
-                    for delta in parser.feed(event):
-                        passed_on = True
-                        on_delta(delta)
-                    if fed is not None:
-                        fed(parser)
-            return parser.finish(most)
-        except ProviderError as error:
-            if passed_on or reply is None or retries is None:
-                raise
-            failed = error
-        # The failed connection is closed by now: its place may be needed while this waits.
-        await retries.wait(failed, reply.headers)
 
 
 def _headers(route: Route, prompt: Prompt, body: bytes) -> tuple[tuple[str, str], ...]:
@@ -508,6 +346,3 @@ def _headers(route: Route, prompt: Prompt, body: bytes) -> tuple[tuple[str, str]
     if flags := api.flags(prompt, route.block_betas):
         headers.append((api.flag_header, ",".join(flags)))
     return tuple(headers)
-
-
-__all__ = ["KNOWN_RENDERINGS", "RENDERING", "Ready", "Requests", "Sent", "send"]

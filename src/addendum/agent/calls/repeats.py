@@ -7,7 +7,9 @@ short, and says what to do.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import ClassVar
 
 from addendum.encoding import clean
 from addendum.log.events import AssistantMessage, Event, ToolResult, TurnStart
@@ -31,8 +33,40 @@ _MOVES = {
 }
 
 
+class Failures:
+    """How often the same call failed in the same way in this turn: a fold of the log."""
+
+    kinds: ClassVar[frozenset[type]] = frozenset({TurnStart, AssistantMessage, ToolResult})
+
+    def __init__(self) -> None:
+        self._round: dict[str, Call] = {}
+        self._counts: Counter[tuple[str, tuple[str, str, str]]] = Counter()
+
+    def take(self, event: Event) -> None:
+        """Take in a turn's start, a round of calls or a result."""
+        data = event.data
+        if isinstance(data, ToolResult):
+            call = self._round.get(data.call_id)
+            if data.code in _MOVES and call is not None and data.name == call.name:
+                self._counts[data.code, _form(call)] += 1
+        elif isinstance(data, AssistantMessage):
+            self._round = {call.id: call for call in data.calls}
+        else:
+            self._round = {}
+            self._counts.clear()
+
+    def count(self, code: str, call: Call) -> int:
+        """Return how often a call failed so far.
+
+        Args:
+            code: How.
+            call: The call as it is logged.
+        """
+        return self._counts[code, _form(call)]
+
+
 def guarded(
-    message: str, code: str, call: Call, *, events: Sequence[Event], beside: Sequence[Call] = ()
+    message: str, code: str, call: Call, *, failures: Failures, beside: Sequence[Call] = ()
 ) -> str:
     """Return what the model reads of a call that was refused: the message, or to stop.
 
@@ -40,10 +74,10 @@ def guarded(
         message: Why it is refused.
         code: The same for programs.
         call: The call as it will be logged.
-        events: The log in front of its answer.
+        failures: Those in front of its answer.
         beside: Calls that were refused with this code in the same answer, in front of it.
     """
-    before = sum(_same(call, each) for each in beside) + _failures(events, code, call)
+    before = sum(_form(call) == _form(each) for each in beside) + failures.count(code, call)
     if before + 1 < LIMIT or code not in _MOVES:
         return message
     name = clean(call.name)[:64]
@@ -53,21 +87,5 @@ def guarded(
     )
 
 
-def _failures(events: Sequence[Event], code: str, call: Call) -> int:
-    """Return how often the same call failed in this turn so far."""
-    count = 0
-    failed: set[str] = set()
-    for event in reversed(events):
-        data = event.data
-        if isinstance(data, TurnStart):
-            break
-        if isinstance(data, ToolResult) and data.code == code and data.name == call.name:
-            failed.add(data.call_id)
-        elif isinstance(data, AssistantMessage):
-            count += sum(each.id in failed and _same(call, each) for each in data.calls)
-            failed.clear()
-    return count
-
-
-def _same(one: Call, other: Call) -> bool:
-    return (one.name, one.arguments, one.origin) == (other.name, other.arguments, other.origin)
+def _form(call: Call) -> tuple[str, str, str]:
+    return call.name, call.arguments, call.origin

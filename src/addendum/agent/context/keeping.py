@@ -6,13 +6,14 @@ wants the cache to stay asks for each.
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from addendum.agent.epochs import outside_turns
-from addendum.agent.exchange import ask
+from addendum.agent.context.epochs import outside_turns
+from addendum.agent.context.exchange import Asking
+from addendum.agent.runtime import Runtime
 from addendum.cache.cost import again, left_in_cache
 from addendum.errors import ConfigurationError
 from addendum.log.events import AssistantMessage, CacheKept, Span
@@ -20,9 +21,6 @@ from addendum.log.session_log import SessionLog
 from addendum.log.values import Usage
 from addendum.routes import Route
 from addendum.routes.prices import prices
-
-if TYPE_CHECKING:
-    from addendum.agent.session import Session
 
 _SHARE = 0.8
 """Part of a lifetime after which the next request is due: it needs time to arrive."""
@@ -46,18 +44,18 @@ class KeepAlive(Struct, frozen=True):
     lost: Decimal | None
 
 
-def quote(session: Session) -> KeepAlive:
+def quote(run: Runtime) -> KeepAlive:
     """Return what keeping the session's cache takes.
 
     Raises:
         ConfigurationError: There is nothing to keep, or no lifetime is known.
     """
-    route, now = session.route, session.agent.clock()
-    context, idle = session.requests.recorded(route.name), session.requests.idle(route.name)
+    route, now = run.route, run.setup.clock()
+    context, idle = run.state.sent.recorded(route.name), run.idle()
     if context is None or idle is None:
         raise ConfigurationError("nothing was sent here yet; there is no cache to keep")
     seconds = route.cache.lifetime(context.ttl)
-    held = _readable(session.log, route)
+    held = _readable(run.log, route)
     if not seconds or route.cache.kind == "none" or not context.caching:
         raise ConfigurationError(
             f"{route.full_name} has no cache of a known lifetime to keep", route=route.name
@@ -89,23 +87,18 @@ def _readable(log: SessionLog, route: Route) -> int | None:
     return 0
 
 
-async def keep(session: Session) -> Usage:
+async def keep(run: Runtime) -> Usage:
     """Send one request that reads all of the session's cache; return what it cost.
 
     Raises:
         ConfigurationError: As `quote`.
         ProviderError: The request failed.
     """
-    quote(session)
-    answer, _ = await ask(
-        session,
-        outside_turns(session),
-        lambda _: None,
-        lambda _: None,
-        [],
-        lambda _: None,
-        purpose="keep-alive",
-    )
-    session.log.append(CacheKept(session.route.name, answer.usage))
-    await session.flush()
-    return answer.usage
+    quote(run)
+    request = Asking(run, outside_turns(run), purpose="keep-alive")
+    async with aclosing(request.events()) as events:
+        async for _ in events:
+            pass
+    run.log.append(CacheKept(run.route.name, request.answer.usage))
+    await run.flush()
+    return request.answer.usage

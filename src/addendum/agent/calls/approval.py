@@ -22,12 +22,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal, TypeAlias, cast, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 from msgspec import Meta, Struct
 
 from addendum import encoding
-from addendum.agent.hooks import described
+from addendum.agent.calls.hooks import described
 from addendum.allowed import shown
 from addendum.checked import Word, check_fields, check_value, check_word
 from addendum.errors import ConfigurationError
@@ -239,38 +239,47 @@ class Approval(Struct, frozen=True):
 
 
 class Consent:
-    """What a session's log says of earlier decisions, by tool; follows the log."""
+    """What a session's log says of earlier decisions, by tool: a fold of the log.
 
-    def __init__(self) -> None:
-        self._read = 0
+    Args:
+        trusted_from: Seq from which on decisions count. What was allowed in a log that somebody
+            changed since may be what they wrote.
+    """
+
+    kinds: ClassVar[frozenset[type]] = frozenset(
+        {ToolsKnown, RequestHeader, ApprovalAsked, ApprovalDecided}
+    )
+
+    def __init__(self, trusted_from: int = 0) -> None:
+        self._trusted_from = trusted_from
         self._asked: dict[str, AskedCall] = {}
         self._accepted: dict[str, str] = {}
         self._always: dict[str, str] = {}
         self._known: dict[str, KnownTool] = {}
 
-    def read(self, events: Sequence[Event]) -> None:
-        """Take in what is new in the log."""
-        for event in events[self._read :]:
-            data = event.data
-            if isinstance(data, ToolsKnown):
-                self._known.update({tool.name: tool for tool in data.tools})
-            elif isinstance(data, RequestHeader):
-                for tool in data.header.tools:
-                    record = self._known.get(tool.name, unrecorded(tool.name))
-                    if record is not None and tool.name not in self._accepted:
-                        self._accepted[tool.name] = terms(tool, record.server, hints_known(record))
-            elif isinstance(data, ApprovalAsked):
-                self._asked = {call.call_id: call for call in data.calls}
-            elif isinstance(data, ApprovalDecided):
-                for decided in data.decisions:
-                    call = self._asked.get(decided.call_id)
-                    if call is None:  # The question is not the one that was asked.
-                        continue
-                    if call.reason is not None and decided.kind in ("approve", "edit"):
-                        self._accepted[call.name] = call.definition
-                        if decided.always:
-                            self._always[call.name] = call.definition
-        self._read = len(events)
+    def take(self, event: Event) -> None:
+        """Take in what was offered, asked or decided."""
+        data = event.data
+        if isinstance(data, ToolsKnown):
+            self._known.update({tool.name: tool for tool in data.tools})
+        elif isinstance(data, RequestHeader):
+            for tool in data.header.tools:
+                record = self._known.get(tool.name, unrecorded(tool.name))
+                if record is not None and tool.name not in self._accepted:
+                    self._accepted[tool.name] = terms(tool, record.server, hints_known(record))
+        elif event.seq < self._trusted_from:
+            return
+        elif isinstance(data, ApprovalAsked):
+            self._asked = {call.call_id: call for call in data.calls}
+        elif isinstance(data, ApprovalDecided):
+            for answer in data.decisions:
+                call = self._asked.get(answer.call_id)
+                if call is None:  # The question is not the one that was asked.
+                    continue
+                if call.reason is not None and answer.kind in ("approve", "edit"):
+                    self._accepted[call.name] = call.definition
+                    if answer.always:
+                        self._always[call.name] = call.definition
 
     def redefined(self, name: str, terms: str) -> bool:
         """Say whether a tool is no longer as it was first offered, or last approved.

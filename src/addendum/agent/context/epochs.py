@@ -2,73 +2,69 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import structs
 
-from addendum.agent.lifetime import certainly_cold, chosen_lifetime
-from addendum.agent.requests import RENDERING
+from addendum.agent.context.lifetime import certainly_cold, chosen_lifetime
+from addendum.agent.context.sent import RENDERING
+from addendum.agent.runtime import Runtime
 from addendum.log.events import Event, RequestContext, RequestHeader
 from addendum.routes import choose_projection, context, too_many
 
-if TYPE_CHECKING:
-    from addendum.agent.session import Session
 
-
-def coming(session: Session) -> RequestContext:
+def coming(run: Runtime) -> RequestContext:
     """Return what the coming request renders with.
 
     An epoch that this route has in the log goes on as it was recorded, unless the agent asks for
     something else by name.
     """
-    chosen = _chosen(session)
-    withheld = _withheld(session, chosen)
+    chosen = _chosen(run)
+    withheld = _withheld(run, chosen)
     return chosen if chosen.withheld == withheld else structs.replace(chosen, withheld=withheld)
 
 
-def _chosen(session: Session) -> RequestContext:
-    agent, route = session.agent, session.route
-    recorded = session.requests.recorded(route.name)
-    rejected = session.requests.rejected(route) | session.downgrades.known(route)
-    tools = len(session.registry.snapshot().active)
+def _chosen(run: Runtime) -> RequestContext:
+    setup, route, sent = run.setup, run.route, run.state.sent
+    recorded = sent.recorded(route.name)
+    rejected = sent.rejected(route) | run.downgrades.known(route)
+    tools = len(run.registry.snapshot().active)
     asked = {
-        "projection": agent.tool_changes != "auto"
-        or session.surprised
+        "projection": setup.tool_changes != "auto"
+        or run.surprised
         or bool(route.facts)
         # What can meet changes now, or has more tools than one list may hold, needs no rebinding.
         or (
             recorded is not None
             and recorded.projection == "rebind"
-            and (agent.can_change or too_many(route, tools, rejected))
+            and (setup.can_change or too_many(route, tools, rejected))
         ),
         "definitions": bool(route.facts),
-        "tail": agent.tail != "auto",
-        "caching": recorded is not None and recorded.caching != agent.caching,
-        "ttl": agent.ttl is not None,
+        "tail": setup.tail != "auto",
+        "caching": recorded is not None and recorded.caching != setup.caching,
+        "ttl": setup.ttl is not None,
     }
-    ttl = None if agent.ttl == "auto" else agent.ttl
-    if agent.ttl == "auto":
+    ttl = None if setup.ttl == "auto" else setup.ttl
+    if setup.ttl == "auto":
         # Only what is not cached can be cached for another time at no cost.
         ttl = None if recorded is None else recorded.ttl
-        idle = session.requests.idle(route.name)
+        idle = run.idle()
         if recorded is None or (idle is not None and certainly_cold(route, recorded, idle)):
-            ttl = chosen_lifetime(session.log.events, route)
+            ttl = chosen_lifetime(run.log.events, route)
     if recorded is not None and not any(asked.values()):
         return recorded
     projection = choose_projection(
         route,
-        agent.tool_changes,
-        has_servers=bool(agent.servers),
-        has_deferred=any(tool.schema.defer_loading for tool in agent.tools),
-        tool_dispatch=agent.tool_dispatch or session.surprised,
+        setup.tool_changes,
+        has_servers=bool(setup.servers),
+        has_deferred=any(tool.schema.defer_loading for tool in setup.tools),
+        tool_dispatch=setup.tool_dispatch or run.surprised,
         tools=tools,
         rejected=rejected,
     )
     fresh = context(
         route,
         projection,
-        tail=agent.tail,
-        caching=agent.caching,
+        tail=setup.tail,
+        caching=setup.caching,
         ttl=ttl,
         rendering=RENDERING,
         rejected=rejected,
@@ -80,18 +76,18 @@ def _chosen(session: Session) -> RequestContext:
     return recorded
 
 
-def _withheld(session: Session, chosen: RequestContext) -> tuple[str, ...]:
+def _withheld(run: Runtime, chosen: RequestContext) -> tuple[str, ...]:
     """Return the definitions that the coming request leaves out.
 
     Those that its endpoint refused; and if its last request was refused, whatever the reason, all
     that was switched off since one was answered: switching off is a way out.
     """
-    route, log = session.route, session.log
-    refused = session.requests.left_out(route) | session.downgrades.withheld(route)
-    since = session.requests.refused_since(route)
+    route, log, sent = run.route, run.log, run.state.sent
+    refused = sent.left_out(route) | run.downgrades.withheld(route)
+    since = sent.refused_since(route.name)
     if not (refused or chosen.withheld or since is not None):
         return ()
-    active = {tool.definition() for tool in session.registry.snapshot().active}
+    active = {tool.definition() for tool in run.registry.snapshot().active}
     headers = [event for event in log.rare if isinstance(event.data, RequestHeader)]
     told = {event.seq: _definitions(event) for event in headers}
     everything = active.union(*told.values())
@@ -113,18 +109,18 @@ def _definitions(event: Event) -> set[str]:
     )
 
 
-def outside_turns(session: Session) -> RequestContext:
+def outside_turns(run: Runtime) -> RequestContext:
     """Log what a request that is no turn's is made of, and return what it renders with.
 
     It changes no tool and no setting of the last header, whose prefix it reads. But it goes to the
     session's model: where that is another one, there is no such prefix, and a header says so.
     """
-    log, config = session.log, session.config()
+    log, config = run.log, run.config()
     last = log.header
     if last is not None:
         was = last.header.config
         if (was.provider, was.model) != (config.provider, config.model):
             log.append(RequestHeader(structs.replace(last.header, config=config), "change"))
-    context = coming(session)
-    session.requests.log_context(context)
+    context = coming(run)
+    run.requests.log_context(context)
     return context

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from msgspec import Struct
 
-from addendum.agent.preview import upcoming_breaks
+from addendum.agent.context.epochs import coming
+from addendum.agent.context.preview import upcoming_breaks
+from addendum.agent.runtime import Runtime
 from addendum.cache.cost import again as price_again
 from addendum.cache.cost import left_in_cache
 from addendum.log.events import AssistantMessage, CacheBreak, RequestHeader, RequestSent
 from addendum.log.values import ToolSchema, Usage
 from addendum.tools.registry import Snapshot
-
-if TYPE_CHECKING:
-    from addendum.agent.session import Session
 
 _OURS = frozenset({"redefinition", "removal or restore", "rebinding", "downgrade"})
 """Breaks that come from how a change is told; a list written anew has its own instead."""
@@ -65,30 +64,30 @@ class _Answered(Struct, frozen=True):
     usage: Usage
 
 
-def switch_cost(session: Session, snapshot: Snapshot | None = None) -> SwitchCost:
+def switch_cost(run: Runtime, snapshot: Snapshot | None = None) -> SwitchCost:
     """Return what the switches since the last request cost at the next one.
 
     Args:
-        session: An open session in which no turn runs; what has settled is taken as active.
+        run: An open session in which no turn runs; what has settled is taken as active.
         snapshot: What would be active after a switch that nobody has made yet.
     """
-    route, now = session.route, session.agent.clock()
-    answered = _answered(session)
+    route, now = run.route, run.setup.clock()
+    answered = _answered(run)
     if not answered:
         nothing = Decimal(0)
         return SwitchCost(0, 0, 0, False, 0, nothing, nothing, (), "nothing was sent here yet")
     last = answered[-1]
-    held, estimated, note = _held(session, last)
-    breaks = upcoming_breaks(session, snapshot)
+    held, estimated, note = _held(run, last)
+    breaks = upcoming_breaks(run, snapshot)
     again = None
     if held is not None:
-        kept = min((_kept(session, answered, each, held) for each in breaks), default=held)
+        kept = min((_kept(run, answered, each, held) for each in breaks), default=held)
         again = held - kept
-    active = (snapshot or session.registry.snapshot()).active
+    active = (snapshot or run.registry.snapshot()).active
     rebinding = None
     if held is not None:
-        rebinding = _rebinding(session, answered, held, now, active, breaks)
-    prompt, hour = last.usage.prompt, session.current_context().ttl == "1h"
+        rebinding = _rebinding(run, answered, held, now, active, breaks)
+    prompt, hour = last.usage.prompt, coming(run).ttl == "1h"
 
     def dollars(tokens: int | None) -> Decimal | None:
         if tokens is None:
@@ -111,39 +110,39 @@ def switch_cost(session: Session, snapshot: Snapshot | None = None) -> SwitchCos
     )
 
 
-def _answered(session: Session) -> list[_Answered]:
+def _answered(run: Runtime) -> list[_Answered]:
     """Return the answered requests of the session's turns on its route, oldest first."""
     found: list[_Answered] = []
     tools: tuple[ToolSchema, ...] = ()
     sent = 0
-    for event in session.log.events:
+    for event in run.log.events:
         data = event.data
         if isinstance(data, RequestHeader):
             tools = data.header.tools
         elif isinstance(data, RequestSent):
             sent = event.time
-        elif isinstance(data, AssistantMessage) and data.route == session.route.name:
+        elif isinstance(data, AssistantMessage) and data.route == run.route.name:
             found.append(_Answered(event.seq, sent / 1000, tools, data.usage))
     return found
 
 
-def _lifetime(session: Session) -> float:
-    return session.route.cache.lifetime(session.current_context().ttl)
+def _lifetime(run: Runtime) -> float:
+    return run.route.cache.lifetime(coming(run).ttl)
 
 
-def _held(session: Session, last: _Answered) -> tuple[int | None, bool, str]:
+def _held(run: Runtime, last: _Answered) -> tuple[int | None, bool, str]:
     """Return what the last request left in the cache, if it is an estimate, and why nothing."""
-    rules = session.route.cache
+    rules = run.route.cache
     tokens, estimated = left_in_cache(last.usage, rules)
     if tokens == 0:
         return 0, False, f"too short: cached from {rules.minimum:,} tokens on"
-    lifetime, idle = _lifetime(session), session.requests.idle(session.route.name)
+    lifetime, idle = _lifetime(run), run.idle()
     if tokens is not None and lifetime and idle is not None and idle > lifetime:
         return 0, False, "the cache has expired"
     return tokens, estimated, ""
 
 
-def _kept(session: Session, answered: Sequence[_Answered], found: CacheBreak, held: int) -> int:
+def _kept(run: Runtime, answered: Sequence[_Answered], found: CacheBreak, held: int) -> int:
     """Return the tokens in front of a break that the next request still reads.
 
     That is what the last request left that was answered before anything behind the break was said;
@@ -155,7 +154,7 @@ def _kept(session: Session, answered: Sequence[_Answered], found: CacheBreak, he
         return 0
     for each in reversed(answered):
         if each.seq < found.seq:
-            return min(held, left_in_cache(each.usage, session.route.cache)[0] or 0)
+            return min(held, left_in_cache(each.usage, run.route.cache)[0] or 0)
     return 0
 
 
@@ -168,7 +167,7 @@ def _harmless(found: CacheBreak) -> bool:
 
 
 def _rebinding(
-    session: Session,
+    run: Runtime,
     answered: Sequence[_Answered],
     held: int,
     now: float,
@@ -182,13 +181,13 @@ def _rebinding(
     """
     # Without their order: a list written anew has each tool in the place it had before.
     active = {tool.identity() for tool in tools}
-    lifetime = _lifetime(session)
+    lifetime = _lifetime(run)
     logged = [
         event
-        for event in session.log.events
-        if isinstance(event.data, CacheBreak) and event.data.route == session.route.name
+        for event in run.log.events
+        if isinstance(event.data, CacheBreak) and event.data.route == run.route.name
     ]
-    cut, shared = len(session.log) + 1, list(upcoming)
+    cut, shared = len(run.log) + 1, list(upcoming)
     for each in reversed(answered):
         # The last one is held, perhaps because it was kept alive.
         if each is not answered[-1] and lifetime and now - each.sent > lifetime:
@@ -200,6 +199,6 @@ def _rebinding(
                 cut = min(cut, (found.seq or 0) if found.at == "messages" else 0)
         shared.clear()
         if each.seq < cut and {tool.identity() for tool in each.tools} == active:
-            then, _ = left_in_cache(each.usage, session.route.cache)
+            then, _ = left_in_cache(each.usage, run.route.cache)
             return max(0, held - (then or 0))
     return held

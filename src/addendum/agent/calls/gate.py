@@ -30,16 +30,15 @@ The hooks themselves are asked before (they may wait for something), and this ga
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from addendum import encoding
-from addendum.agent.approval import Approval, Consent, OnRedefinition, outdated
-from addendum.agent.execution import Planned
-from addendum.agent.hooks import Hook, blocked, described, faulty, in_front
+from addendum.agent.calls.approval import Approval, Consent, OnRedefinition, outdated
+from addendum.agent.calls.execution import Planned
+from addendum.agent.calls.hooks import Hook, blocked, described, faulty, in_front
 from addendum.log.known import KnownTool
-from addendum.log.seal import doubtful
 from addendum.log.values import ToolSchema
 from addendum.tools.dispatcher import (
     CanDispatch,
@@ -52,16 +51,12 @@ from addendum.tools.dispatcher import (
 from addendum.tools.entries import (
     UNSAID,
     Entry,
-    Snapshot,
     hints_known,
     is_excluded,
     unrecorded,
 )
 from addendum.tools.registry import Outcome
 from addendum.tools.search import TOOL_SEARCH_NAME
-
-if TYPE_CHECKING:
-    from addendum.agent.session import Session
 
 NOT_ASKED = "it needs an approval that it was not asked for"
 """Why a call does not run that somebody wants asked about, when it is too late to ask."""
@@ -180,35 +175,6 @@ def judge(scene: Scene, item: Planned, gates: Sequence[Gate] | None = None) -> V
             case None:
                 pass
     return Verdict()
-
-
-def scene(
-    session: Session, snapshot: Snapshot, search: Entry | None, *, late: bool = False
-) -> Scene:
-    """Return how things stand in a session.
-
-    Args:
-        session: The session.
-        snapshot: What is active.
-        search: Runs `tool_search` where it is bound without being an active tool.
-        late: Whether nobody can be asked any more.
-    """
-    agent = session.agent
-    return Scene(
-        snapshot.entries,
-        search,
-        session.log.known,
-        session.registry.excluded,
-        session.disabled,
-        session.is_deferred,
-        agent.dispatch.can_dispatch,
-        agent.hooks,
-        agent.approval,
-        session.consent(),
-        agent.on_redefinition,
-        doubtful(session.log),
-        late,
-    )
 
 
 def _stored(scene: Scene, item: Planned, asks: Sequence[str]) -> Outcome | None:
