@@ -70,7 +70,7 @@ HOMES = [
 ]
 
 # ADDENDUM_EXAMPLES asks for that many other histories; ADDENDUM_HISTORIES for fewer of the same.
-EXAMPLES = int(os.environ.get("ADDENDUM_EXAMPLES") or os.environ.get("ADDENDUM_HISTORIES") or "500")
+EXAMPLES = int(os.environ.get("ADDENDUM_EXAMPLES") or os.environ.get("ADDENDUM_HISTORIES") or "300")
 PER_HOME = -(-EXAMPLES // len(HOMES))
 
 name = st.sampled_from(NAMES)
