@@ -93,9 +93,8 @@ def test_headers_with_credentials_are_left_out_in_either_form() -> None:
     assert kept_headers({"openai-organization": "o", "openai-beta": ["b"]}) == {"openai-beta": "b"}
 
 
-@pytest.mark.xfail(reason="open: 12 s on a busy machine", strict=False)
 def test_a_large_body_takes_no_time_to_speak_of() -> None:
     for part in (b'"' + b"a" * 1000, b"token" * 100, b"://a:b" * 100, b'\\"' * 400, b"?key=" * 200):
-        began = time.perf_counter()
+        began = time.process_time()
         redacted(part * (2_000_000 // len(part)))
-        assert time.perf_counter() - began < 10
+        assert time.process_time() - began < 10

@@ -90,7 +90,6 @@ def line(text: str, limit: int) -> str:
     return made if len(made) <= limit else made[: limit - 1] + "…"
 
 
-@functools.lru_cache(maxsize=512)
 def markdown(text: str) -> Markup:
     """Return markdown as HTML that is safe to put into a page.
 

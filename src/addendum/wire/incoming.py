@@ -142,13 +142,14 @@ class Events:
         return self
 
     async def __anext__(self) -> SseEvent:
-        try:
-            await self.prime()
-        except httpx2.TransportError as error:
-            self._ended = True
-            raise lost(error, self._host, 1, begun=True) from error
         if not self._ready:
-            raise StopAsyncIteration
+            try:
+                await self.prime()
+            except httpx2.TransportError as error:
+                self._ended = True
+                raise lost(error, self._host, 1, begun=True) from error
+            if not self._ready:
+                raise StopAsyncIteration
         return self._ready.popleft()
 
     async def prime(self) -> None:
@@ -163,7 +164,7 @@ class Events:
             events = self._parser.close() if self._ended else self._parser.feed(chunk)
             self._ready.extend(events)
             self._quiet += len(chunk)
-            if any(not keeps_alive(event) for event in events):
+            if not all(map(keeps_alive, events)):
                 self._quiet, self._since = 0, anyio.current_time()
             if self._quiet - self._parser.pending > self._settings.max_quiet:
                 raise self._silent(f"{self._settings.max_quiet:,} bytes")

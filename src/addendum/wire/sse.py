@@ -18,6 +18,7 @@ fit providers and what stands between:
 from __future__ import annotations
 
 import re
+from typing import NoReturn
 
 from msgspec import Struct
 
@@ -84,41 +85,54 @@ class SseParser:
             return []
         self._after_cr = chunk.endswith(b"\r")
         events: list[SseEvent] = []
-        *complete, rest = _LINE_END.split(chunk)
-        for part in complete:
-            self._grow(part)
-            self._end_line(events)
-        self._grow(rest)
+        *lines, rest = _LINE_END.split(chunk)
+        if lines:
+            if self._line:
+                self._grow(lines[0])
+                lines[0] = self._whole_line()
+            for line in lines:
+                if line:
+                    self._field(line, events)
+                else:
+                    self._dispatch(events)
+        if rest:
+            self._grow(rest)
         return events
 
     def close(self) -> list[SseEvent]:
         """Return the event that the end of the stream completes, if there is one."""
         events: list[SseEvent] = []
-        if self._line_size:
-            self._end_line(events)
+        if self._line:
+            self._field(self._whole_line(), events)
         self._dispatch(events)
         return events
 
     def _grow(self, part: bytes) -> None:
-        if part:
-            self._line.append(part)
-            self._line_size += len(part)
-            if self._line_size + self._data_size > self._limit:
-                raise StreamBroken(
-                    f"one event of the answer is over the limit of {self._limit:,} bytes; "
-                    "ask for a shorter answer or raise max_event"
-                )
+        """Take in a piece of a line that has not ended."""
+        self._line.append(part)
+        self._line_size += len(part)
+        if self._line_size + self._data_size > self._limit:
+            self._give_up()
 
-    def _end_line(self, events: list[SseEvent]) -> None:
+    def _whole_line(self) -> bytes:
         line = b"".join(self._line)
         self._line.clear()
         self._line_size = 0
+        return line
+
+    def _give_up(self) -> NoReturn:
+        raise StreamBroken(
+            f"one event of the answer is over the limit of {self._limit:,} bytes; "
+            "ask for a shorter answer or raise max_event"
+        )
+
+    def _field(self, line: bytes, events: list[SseEvent]) -> None:
+        """Take in a line that is not empty."""
+        if len(line) + self._data_size > self._limit:
+            self._give_up()
         if self._first_line:
             self._first_line = False
             line = line.removeprefix(_BOM)
-        if not line:
-            self._dispatch(events)
-            return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name in _FIELDS and self._bare:
@@ -140,10 +154,13 @@ class SseParser:
         self._data_size += len(value) + 1
 
     def _dispatch(self, events: list[SseEvent]) -> None:
-        parts = [b"\n".join(self._data)] if self._data else []
-        if len(self._data) > 1 and not _is_json(parts[0]) and all(map(_is_json, self._data)):
-            parts = self._data
-        events += [SseEvent(self._event or None, part, self._id) for part in parts]
+        parts = self._data
+        if len(parts) > 1:
+            joined = b"\n".join(parts)
+            if _is_json(joined) or not all(map(_is_json, parts)):
+                parts = [joined]
+        for part in parts:
+            events.append(SseEvent(self._event or None, part, self._id))
         self._data = []
         self._data_size = 0
         self._bare = False
