@@ -55,7 +55,7 @@ def test_what_cannot_be_run_so_is_one_line(tmp_path: Path) -> None:
 
 def test_c9_two_processes_share_a_head_at_an_endpoint_of_their_own(tmp_path: Path) -> None:
     lab = subprocess.Popen(
-        [sys.executable, "-m", "addendum.cli.main", "lab", "empty-head", "--json"],
+        [sys.executable, "-m", "addendum.app.main", "lab", "empty-head", "--json"],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -83,7 +83,7 @@ def test_c9_two_processes_share_a_head_at_an_endpoint_of_their_own(tmp_path: Pat
 
 
 def _process(base_url: str, store: Path, seed: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "addendum.cli.main", "run", "empty-head", "--json"]
+    command = [sys.executable, "-m", "addendum.app.main", "run", "empty-head", "--json"]
     command += ["--route", CLAUDE, "--base-url", base_url, "--store", f"sqlite:///{store}.db"]
     environment = {**os.environ, "PYTHONHASHSEED": seed}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -23,7 +23,8 @@ from addendum.viewer.chat import items
 from addendum.viewer.ledger import Ledger
 from addendum.viewer.panel import groups
 from addendum.viewer.render import base_of, shown_items, shown_rows, template
-from addendum.viewer.rooms import House, Room
+from addendum.viewer.room import Room
+from addendum.viewer.rooms import House
 from addendum.viewer.watch import POLL_SECONDS, Watched
 
 PATIENCE = 15.0

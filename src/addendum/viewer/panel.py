@@ -22,7 +22,7 @@ from addendum.tools.catalogue import KIND, decode_pin
 from addendum.tools.mcp import ServerSpec
 from addendum.tools.names import model_name
 from addendum.tools.registry import Snapshot
-from addendum.viewer.rooms import Room
+from addendum.viewer.room import Room
 from addendum.viewer.text import visible
 
 SHOWN = 200

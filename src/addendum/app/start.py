@@ -11,7 +11,7 @@ INTERRUPTED = 130
 def main() -> None:
     """Run the program; an interrupt while it is still being loaded ends it like any later one."""
     try:
-        from addendum.cli.main import main as program
+        from addendum.app.main import main as program
 
         program()
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from tests.cli.commands import call, complaint
 
 import addendum
 from addendum.agent.agent import Agent
-from addendum.cli import main as program
+from addendum.app import main as program
 from addendum.cli import terminal
 from addendum.errors import ConfigurationError, ProviderError
 from addendum.version import __version__
@@ -41,7 +41,7 @@ def test_the_version_is_told() -> None:
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\n"
-        "from addendum.cli.main import main\n"
+        "from addendum.app.main import main\n"
         "sys.argv = ['addendum', '--help']\n"
         "try: main()\n"
         "except SystemExit: pass\n"
@@ -124,7 +124,7 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
     # The reader's end is closed before anything is written.
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-m", "addendum.cli.main", "routes", "--json"]
+    command = [sys.executable, "-m", "addendum.app.main", "routes", "--json"]
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
     assert done.stderr == b""
@@ -137,7 +137,7 @@ def test_a_lab_that_is_interrupted_ends_quietly(tmp_path: Path) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     lab = subprocess.Popen(
-        [sys.executable, "-m", "addendum.cli.main", "lab"],
+        [sys.executable, "-m", "addendum.app.main", "lab"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

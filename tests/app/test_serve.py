@@ -24,7 +24,7 @@ SECRET = "a-secret-of-some-length"
 
 def started(folder: Path, *options: str) -> tuple[subprocess.Popen[str], str, str]:
     """Start the command; return the process, the line that it printed, and its address."""
-    command = [sys.executable, "-m", "addendum.cli.main", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "addendum.app.main", "serve", "--port", "0"]
     command += ["--store", f"sqlite:///{folder / 'kept.db'}", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -103,15 +103,25 @@ def test_a_port_that_is_taken_and_a_route_that_is_none_are_one_line() -> None:
     assert "cannot read" in complaint("serve", "--lab", "--mcp", "nothing.json")
 
 
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for module in [name for name in sys.modules if name.startswith("addendum.viewer")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "nh3", None)
-    said = complaint("serve", "--lab", "--store", "memory://")
-    assert said == (
-        'addendum: this needs nh3; pip install "addendum[viewer]", '
-        'or in a checkout pip install ".[viewer]"\n'
-    )
+    url = f"sqlite:///{tmp_path / 'kept.db'}"
+
+    async def fill() -> None:
+        store = await open_store(url)
+        await stored(store, long_log(2))
+        await store.aclose()
+
+    anyio.run(fill)
+    for command in (("serve", "--lab"), ("export", "long", "--html")):
+        assert complaint(*command, "--store", url) == (
+            'addendum: this needs nh3; pip install "addendum[viewer]", '
+            'or in a checkout pip install ".[viewer]"\n'
+        )
+    # What needs no page goes on.
+    assert call("export", "long", "--jsonl", "--store", url).stdout
 
 
 def test_a_page_is_exported_whole_and_without_credentials(tmp_path: Path) -> None:

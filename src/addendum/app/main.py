@@ -29,7 +29,7 @@ COMMANDS = {
     "lab": ("addendum.cli.lab", "Serve the lab's providers on this machine."),
     "routes": ("addendum.cli.routes", "List what is known of routes, with its source."),
     "chat": ("addendum.cli.chat", "Chat in the terminal; switch MCP servers on and off."),
-    "serve": ("addendum.cli.serve", "Serve the web page: Chat and Trajectory."),
+    "serve": ("addendum.app.serve", "Serve the web page: Chat and Trajectory."),
     "sessions": ("addendum.cli.sessions", "List the sessions of a store."),
     "show": ("addendum.cli.show", "Show a session's log."),
     "tools": ("addendum.cli.tools", "Say which tools a session could call; pin server tools."),
@@ -37,7 +37,7 @@ COMMANDS = {
     "diff": ("addendum.cli.diff", "Compare two requests of a session, segment by segment."),
     "check": ("addendum.cli.check", "Check captured requests, addendum's or anybody's."),
     "record": ("addendum.cli.record", "Run a program and write down its requests to models."),
-    "export": ("addendum.cli.export", "Write a session's requests as JSON lines, JSON or HAR."),
+    "export": ("addendum.app.export", "Write a session's requests as JSON lines, JSON or HAR."),
 }
 """Module and short help of each command. The short help stands here so that `--help` imports no
 command."""
