@@ -105,7 +105,7 @@ def test_an_error_is_one_line_without_a_traceback(
     def broken() -> None:
         terminal.run_async(fail)
 
-    monkeypatch.setattr(program.Commands, "get_command", lambda *_: broken)
+    monkeypatch.setattr(program.CommandGroup, "get_command", lambda *_: broken)
     line = complaint("demo")
     assert said in line
     assert "Traceback" not in line
@@ -116,7 +116,7 @@ def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(program.Commands, "get_command", lambda *_: broken)
+    monkeypatch.setattr(program.CommandGroup, "get_command", lambda *_: broken)
     assert "Traceback" not in call("demo", code=130).stderr
 
 

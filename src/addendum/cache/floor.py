@@ -65,11 +65,11 @@ def floor(records: Sequence[RequestRecord], rules: CacheRules, count: Count | No
         if session not in known:
             # A fork could have read what its parent said.
             known[session] = set(known.get(reading.record.parent or "", ()))
-        said, fresh = known[session], 0
+        sent, fresh = known[session], 0
         for end, segment in enumerate(reading.rendered, 1):
             answer = rules.kind == "units" and segment.role == "assistant"
-            if segment.key not in said and not answer:
-                said.add(segment.key)
+            if segment.key not in sent and not answer:
+                sent.add(segment.key)
                 fresh += reading.tokens(end) - reading.tokens(end - 1)
         whole += Floor(fresh, rounded_away(prompt - fresh, rules))
     return whole

@@ -28,7 +28,7 @@ from addendum.log.values import TailMode
 from addendum.routes import ToolChanges, resolve
 
 
-class Way(Struct, frozen=True):
+class Sending(Struct, frozen=True):
     """One way of sending, and what it cost.
 
     Attributes:
@@ -54,8 +54,8 @@ class Best(Struct, frozen=True):
         drops: Requests of the run that read less than the one before them had.
     """
 
-    own: Way
-    ways: tuple[Way, ...]
+    own: Sending
+    ways: tuple[Sending, ...]
     floor: Floor
     drops: int
 
@@ -148,7 +148,7 @@ def _tails(scenario: Scenario) -> Sequence[TailMode]:
     return get_args(TailMode) if told else ("kept",)
 
 
-def measured(run: Run) -> Way:
+def measured(run: Run) -> Sending:
     """Return what a run cost."""
     uncached, money = 0, 0.0
     unpriced = False
@@ -157,7 +157,7 @@ def measured(run: Run) -> Way:
         paid = price(resolve(record.route, environ={}), record.usage, record.time_sent)
         unpriced = unpriced or paid is None
         money += 0 if paid is None else float(paid.amount)
-    return Way(run.tool_changes, run.context.tail, uncached, None if unpriced else money)
+    return Sending(run.tool_changes, run.context.tail, uncached, None if unpriced else money)
 
 
 def floor_of(run: Run) -> Floor:
