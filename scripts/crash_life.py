@@ -19,9 +19,10 @@ import anyio
 from msgspec import Struct
 
 from addendum import encoding
-from addendum.agent.agent import Agent, Limits
+from addendum.agent.agent import Agent
 from addendum.agent.results import ToolFinished
-from addendum.agent.session import Session
+from addendum.agent.session import Session, runtime_of
+from addendum.agent.setup import Limits
 from addendum.errors import AddendumError
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.store import Lease
@@ -165,7 +166,7 @@ async def live(life: Life) -> None:
                 await _act(session, chance, life.kind)
                 connection = session.registry.state("changing")
                 if connection.status == "ready":
-                    held = await pool.acquire(agent.servers[0])
+                    held = await pool.acquire(agent.setup.servers[0])
                     say("server", held.pid)
                     await pool.release(held)
 
@@ -177,7 +178,7 @@ async def _disturb(session: Session, chance: random.Random) -> None:
         if chance.random() < 0.05:
             await session.tools.refuse(*(["slow"] if chance.random() < 0.2 else []))
         else:
-            await session.flush()
+            await runtime_of(session).flush()
 
 
 ACTS = {

@@ -31,9 +31,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 from addendum import encoding
-from addendum.agent.agent import Agent, Limits, ToolDispatch
-from addendum.agent.approval import Approval, Pending, Policy
-from addendum.agent.hooks import Deny, Hook
+from addendum.agent.agent import Agent
+from addendum.agent.calls.approval import Approval, Pending, Policy
+from addendum.agent.calls.hooks import Deny, Hook
+from addendum.agent.setup import Limits, ToolDispatch
 from addendum.log.events import AssistantMessage, ToolCall, ToolResult
 from addendum.log.values import Call, ToolSchema
 from addendum.stores import MemoryStore

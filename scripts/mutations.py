@@ -72,7 +72,7 @@ def file_of(name: str) -> str:
 HISTORY, LEDGER = "tools/history.py", "tools/ledger.py"
 PROJECTOR, ROUNDS = "prompt/projector.py", "prompt/rounds.py"
 UPDATES, HEADER = "prompt/updates.py", "log/headers.py"
-GATE, BATCH, REGISTRY = "agent/gate.py", "agent/batch.py", "tools/registry.py"
+GATE, BATCH, REGISTRY = "agent/calls/gate.py", "agent/calls/batch.py", "tools/registry.py"
 GATES = ("agent/gate", "agent/gate_paths")
 
 MUTATIONS = (
@@ -302,7 +302,7 @@ MUTATIONS = (
     ),
     Mutation(
         "gate: a predicate means yes by anything",
-        "agent/approval.py",
+        "agent/calls/approval.py",
         "        if not isinstance(answer, bool):\n",
         "        if False:\n",
         GATES,
@@ -394,7 +394,7 @@ MUTATIONS = (
     ),
     Mutation(
         "log: what is known of tools is not kept",
-        "agent/redefinition.py",
+        "agent/calls/redefinition.py",
         "        record(log, snapshot.entries.values())\n",
         "",
         ("agent/known_tools",),

@@ -35,7 +35,8 @@ import httpx2
 import msgspec
 from tests.wire.wires import SPEAKERS, Called, Event, Part, Said, Speaker, event
 
-from addendum.agent.agent import Agent, Limits
+from addendum.agent.agent import Agent
+from addendum.agent.setup import Limits
 from addendum.errors import AddendumError, ProviderError
 from addendum.lab.gemini_signatures import STAND_IN
 from addendum.lab.server import Lab

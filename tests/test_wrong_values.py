@@ -26,9 +26,10 @@ from tests.agent.stage import CLAUDE, server, stage
 
 import addendum
 from addendum.agent.agent import Agent
+from addendum.agent.calls.tools import SessionTools
 from addendum.agent.prompts import SessionPrompts
 from addendum.agent.session import Session
-from addendum.agent.tools import SessionTools
+from addendum.agent.setup import AgentSetup
 from addendum.cache.recording import RecordingTransport
 from addendum.errors import AddendumError
 from addendum.lab.runner import run_scenario
@@ -109,8 +110,9 @@ MADE: dict[str, tuple[Any, dict[str, Any]]] = {
 """What a caller makes or calls: by name, with arguments that are right."""
 
 METHODS: dict[type, dict[str, dict[str, Any]]] = {
-    Agent: {"open": {}, "resolve": {"route": CLAUDE}},
+    Agent: {"open": {}},
     CacheLab: {"base_url": {"provider": "anthropic"}},
+    AgentSetup: {"resolve": {"route": CLAUDE}},
     FunctionTool: {"from_schema": {"schema": SCHEMA, "function": lambda arguments: ""}},
     Lab: {
         name: {"provider": "anthropic"}
@@ -152,9 +154,7 @@ OURS = {
     addendum.Compaction: "limit room",
     addendum.Hook: "matches",
     addendum.Policy: "fits told",
-    Agent: "check drive new_log",
-    Session: "begin bound_tools change config consent current_context early end flush head_tools "
-    "heard is_deferred search settle step_input stop wrote_step",
+    AgentSetup: "check new_log",
     FunctionTool: "invoke",
     Lab: "release until_stalled",
     ServerSpec: "redact",
@@ -365,7 +365,7 @@ ROWS: dict[tuple[str, str], list[Any]] = {
         "sqlite:",
         Named("drop", "scheme"),
     ],
-    ("Agent.resolve", "route"): ["", "drop"],
+    ("AgentSetup.resolve", "route"): ["", "drop"],
     ("CacheLab.base_url", "provider"): ["nosuch", ""],
     ("Lab.base_url", "provider"): ["nosuch"],
     ("Decision", "kind"): ["edit"],
@@ -541,6 +541,7 @@ async def test_a_wrong_argument_of_a_method_is_told_and_changes_nothing() -> Non
             before = len(session.log)
             receivers: dict[type, Any] = {
                 Agent: agent,
+                AgentSetup: agent.setup,
                 CacheLab: CacheLab(here.lab, {}),
                 FunctionTool: FunctionTool,
                 Lab: here.lab,

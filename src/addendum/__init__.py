@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from addendum.version import __version__
 
 if TYPE_CHECKING:
-    from addendum.agent.agent import Agent, Limits, Settings, ToolDispatch
-    from addendum.agent.approval import Approval, Decision, Pending, Policy
-    from addendum.agent.compaction import Compaction
-    from addendum.agent.hooks import AddContext, Ask, Change, Deny, Hook, HookCall, Replace
+    from addendum.agent.agent import Agent
+    from addendum.agent.calls.approval import Approval, Decision, Pending, Policy
+    from addendum.agent.calls.hooks import AddContext, Ask, Change, Deny, Hook, HookCall, Replace
+    from addendum.agent.context.window import Compaction
     from addendum.agent.results import (
         Notice,
         ReasoningPiece,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         TurnResult,
     )
     from addendum.agent.session import Session
+    from addendum.agent.setup import Limits, Settings, ToolDispatch
     from addendum.agent.streaming import TurnStream
     from addendum.agent.subagents import subagent
     from addendum.errors import AddendumError
@@ -40,34 +41,34 @@ if TYPE_CHECKING:
     from addendum.tools.resources import RESOURCE_TOOLS
 
 _HOMES = {
-    "AddContext": "addendum.agent.hooks",
+    "AddContext": "addendum.agent.calls.hooks",
     "AddendumError": "addendum.errors",
     "Agent": "addendum.agent.agent",
-    "Approval": "addendum.agent.approval",
-    "Ask": "addendum.agent.hooks",
-    "Change": "addendum.agent.hooks",
-    "Compaction": "addendum.agent.compaction",
-    "Decision": "addendum.agent.approval",
-    "Deny": "addendum.agent.hooks",
-    "Hook": "addendum.agent.hooks",
-    "HookCall": "addendum.agent.hooks",
-    "Limits": "addendum.agent.agent",
+    "Approval": "addendum.agent.calls.approval",
+    "Ask": "addendum.agent.calls.hooks",
+    "Change": "addendum.agent.calls.hooks",
+    "Compaction": "addendum.agent.context.window",
+    "Decision": "addendum.agent.calls.approval",
+    "Deny": "addendum.agent.calls.hooks",
+    "Hook": "addendum.agent.calls.hooks",
+    "HookCall": "addendum.agent.calls.hooks",
+    "Limits": "addendum.agent.setup",
     "Notice": "addendum.agent.results",
-    "Pending": "addendum.agent.approval",
-    "Policy": "addendum.agent.approval",
+    "Pending": "addendum.agent.calls.approval",
+    "Policy": "addendum.agent.calls.approval",
     "RESOURCE_TOOLS": "addendum.tools.resources",
     "ReasoningPiece": "addendum.agent.results",
-    "Replace": "addendum.agent.hooks",
+    "Replace": "addendum.agent.calls.hooks",
     "RequestDone": "addendum.agent.results",
     "RequestFigures": "addendum.agent.results",
     "ServerSpec": "addendum.tools.mcp",
     "Session": "addendum.agent.session",
-    "Settings": "addendum.agent.agent",
+    "Settings": "addendum.agent.setup",
     "StreamEvent": "addendum.agent.results",
     "TOOL_DISPATCHER_NAME": "addendum.tools.dispatcher",
     "TextPiece": "addendum.agent.results",
     "ToolContext": "addendum.tools.functions",
-    "ToolDispatch": "addendum.agent.agent",
+    "ToolDispatch": "addendum.agent.setup",
     "ToolFinished": "addendum.agent.results",
     "ToolHistory": "addendum.tools.history",
     "ToolProgress": "addendum.agent.results",

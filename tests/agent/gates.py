@@ -9,7 +9,7 @@ from typing import Any
 from tests.agent.trouble import World
 
 from addendum.agent.agent import Agent
-from addendum.agent.approval import Approval, Decision, Pending, Policy
+from addendum.agent.calls.approval import Approval, Decision, Pending, Policy
 from addendum.agent.session import Session
 from addendum.lab.script import Entry, Form, Script, ScriptCall, ScriptStep
 from addendum.log.events import EventData

@@ -13,9 +13,10 @@ from msgspec import Raw
 from tests.property.judging import count, rules
 
 from addendum import encoding
-from addendum.agent.agent import Agent, Limits
-from addendum.agent.requests import Sent
+from addendum.agent.agent import Agent
+from addendum.agent.context.requests import Sent
 from addendum.agent.session import Session
+from addendum.agent.setup import Limits
 from addendum.cache.figures import Report, judge
 from addendum.cache.invariants import check
 from addendum.cache.record import Declared, RequestRecord

@@ -21,8 +21,8 @@ from addendum import Approval, Decision
 from addendum.errors import AddendumError
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import StepStart
-from addendum.log.seal import compare
-from addendum.log.seal import read as read_log
+from addendum.log.reading import compare
+from addendum.log.reading import read as read_log
 from addendum.log.session_log import SessionLog
 from addendum.stores import SqliteStore, schema
 from addendum.tools.functions import FunctionTool

@@ -62,7 +62,7 @@ async def test_each_route_says_so_for_itself() -> None:
     async with stage(thinking(*TEXTS)) as here:
         async with here.open(here.agent(CLAUDE)) as session:
             await session.run("one")
-            session.use(here.agent(CHAT).route)
+            session.use(here.agent(CHAT).setup.route)
             assert await ran(session, "two") == [("route changed", "messages")]
         await altered(here, "s")
         async with here.open(here.agent(CHAT)) as session:

@@ -25,8 +25,8 @@ from tests.agent.gates import (
 )
 from tests.agent.trouble import ROUTES, attempt, one_line, world
 
-from addendum.agent.approval import KINDS, Approval, Decision, Pending, Policy, hints
-from addendum.agent.hooks import AddContext, Ask, Change, Deny, Hook
+from addendum.agent.calls.approval import KINDS, Approval, Decision, Pending, Policy, hints
+from addendum.agent.calls.hooks import AddContext, Ask, Change, Deny, Hook
 from addendum.errors import AppendRefused, ConfigurationError
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.lab.script import Entry, ScriptCall, ScriptStep

@@ -14,9 +14,10 @@ import anyio
 import pytest
 from tests.agent.trouble import ROUTES, WIRES, World, attempt, one_line, world
 
-from addendum.agent.agent import Agent, Limits
+from addendum.agent.agent import Agent
 from addendum.agent.results import TextPiece, TurnDone
 from addendum.agent.session import Session
+from addendum.agent.setup import Limits
 from addendum.errors import AddendumError, ConfigurationError, StoreError
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import AssistantAttempt, ToolResult, TurnEnd

@@ -14,7 +14,7 @@ import anyio
 import pytest
 from tests.agent.trouble import QUICK, ROUTES, endpoint, world
 
-from addendum.agent.agent import Limits
+from addendum.agent.setup import Limits
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.log.events import RequestHeader
 from addendum.tools.mcp import ServerSpec

@@ -114,7 +114,7 @@ async def test_a_damaged_pin_in_the_store_is_replaced(tmp_path: Path) -> None:
         classic = Path(__file__).parent.parent / "tools" / "classic_server.py"
         command = [sys.executable, "-S", "-E", str(classic), str(listed)]
         agent = here.agent(mcp_servers={"s": {"command": command, "on": True}})
-        key = agent.servers[0].key()
+        key = agent.setup.servers[0].key()
         for bad in (b"nonsense", b'{"tools": [{"name": "x", "description": "", "parameters": 5}]}'):
             store = await SqliteStore.open(here.url)
             await store.put("catalogue", key, bad)

@@ -15,8 +15,8 @@ import anyio
 import pytest
 from tests.agent.trouble import ROUTES, WIRES, attempt, one_line, world
 
-from addendum.agent.agent import Limits
 from addendum.agent.session import Session
+from addendum.agent.setup import Limits
 from addendum.errors import AddendumError, ConfigurationError, LimitReached
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import TurnEnd

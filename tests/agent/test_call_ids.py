@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from tests.agent.stage import CHAT, CLAUDE, body, fn, stage
 
-from addendum.agent.requests import Sent
+from addendum.agent.context.requests import Sent
 from addendum.log.events import AssistantMessage
 from addendum.wire.transport import Transport, TransportSettings
 
@@ -97,9 +97,9 @@ async def test_ids_of_another_route_fit_where_they_go(call_id: str) -> None:
         agent = here.agent("compatible:kimi-k3", transport=transport)
         async with here.open(agent) as session:
             await session.run("one")
-            session.use(here.agent(CLAUDE).route)
+            session.use(here.agent(CLAUDE).setup.route)
             await session.run("two")
-            session.use(here.agent(CHAT).route)
+            session.use(here.agent(CHAT).setup.route)
             await session.run("three")
             for sent, pattern in ((session.sent[-2], 64), (session.sent[-1], 40)):
                 (call,), (result,) = ids(sent)
@@ -127,7 +127,7 @@ async def test_an_id_that_comes_twice_is_made_unique_elsewhere() -> None:
                 if isinstance(event.data, AssistantMessage)
                 for call in event.data.calls
             ] == ["call_0", "call_0"]
-            session.use(here.agent(CLAUDE).route)
+            session.use(here.agent(CLAUDE).setup.route)
             await session.run("three")
             calls, results = ids(session.sent[-1])
             assert calls == results

@@ -25,10 +25,9 @@ from tests.agent.stage import (
 from tests.property.judging import count, rules
 
 from addendum import Compaction, Settings
-from addendum.agent.compaction import reported_size
 from addendum.agent.replay import replay
 from addendum.agent.results import Notice, StreamEvent, TextPiece
-from addendum.agent.session import Session
+from addendum.agent.session import Session, runtime_of
 from addendum.cache.figures import judge
 from addendum.cache.invariants import check
 from addendum.errors import AddendumError, ConfigurationError, LimitReached, ProviderError
@@ -77,13 +76,13 @@ async def test_c3_a_conversation_that_fills_its_window_compacts_itself_once(rout
             await session.run(LONGER + "two")
             size = session.sent[-1].usage
             assert size.prompt is not None
-            agent.compaction = Compaction(at=0.5, window=2 * size.prompt - 200, keep_turns=0)
+            agent.setup.compaction = Compaction(at=0.5, window=2 * size.prompt - 200, keep_turns=0)
             events = await told(session, LONGER + "three")
             assert any(text.startswith("compacting: ") for text in notices(events))
             summary = summaries(session)[0]
             # The summary is no part of the answer.
             assert summary not in "".join(e.text for e in events if isinstance(e, TextPiece))
-            agent.compaction = None
+            agent.setup.compaction = None
             await session.run(LONGER + "four")
             assert purposes(session) == ["turn", "turn", "compaction", "turn", "turn"]
             assert [reason for reason, _ in breaks(session)] == ["compaction"]
@@ -165,7 +164,7 @@ async def test_a_long_turn_is_compacted_between_its_steps_and_stays_whole() -> N
             await session.run(LONGER + "one")
             limit = session.sent[-1].usage.prompt
             assert limit is not None
-            agent.compaction = Compaction(at=1, window=limit + 90, keep_turns=0)
+            agent.setup.compaction = Compaction(at=1, window=limit + 90, keep_turns=0)
             result = await session.run(LONGER + "two")
             assert result.text == "second answer"
             assert purposes(session).count("compaction") == 1
@@ -206,7 +205,7 @@ async def test_a_summary_that_is_none_leaves_the_session_as_it_was(
                 soon(session)
                 events = await told(session, "two")
                 assert any(why in text for text in notices(events))
-                agent.compaction = None
+                agent.setup.compaction = None
             else:
                 with pytest.raises(ConfigurationError, match=why):
                     await session.compact()
@@ -228,7 +227,7 @@ async def test_one_that_gave_no_summary_is_not_paid_for_at_every_turn() -> None:
             await session.run(texts[0])
             size = session.sent[-1].usage.prompt or 0
             window = 2 * size
-            agent.compaction = Compaction(at=0.5, window=window, keep_turns=0)
+            agent.setup.compaction = Compaction(at=0.5, window=window, keep_turns=0)
             for text in texts[1:15]:
                 told = (await session.run(text)).notices
                 if said := [line for line in told if line.startswith("not compacted")]:
@@ -240,12 +239,13 @@ async def test_one_that_gave_no_summary_is_not_paid_for_at_every_turn() -> None:
                 await session.run(text)
             events = session.log.events
             failed = [each.seq for each in events if isinstance(each.data, CompactionFailed)]
-            sizes = [reported_size(events[:seq]) or 0 for seq in failed]
+            state = runtime_of(session).state
+            sizes = [state.at(seq).sizes.reported or 0 for seq in failed]
             assert len(sizes) == 2
             for before, after in pairwise(sizes):
                 assert after >= before + (window - before) // 2
             # Another model may do better.
-            session.use(here.agent(PLAIN).route)
+            session.use(here.agent(PLAIN).setup.route)
             await session.run(texts[28])
             await session.run(texts[29])
             assert purposes(session).count("compaction") == len(failed) + 1
@@ -297,7 +297,7 @@ async def test_a_compaction_does_not_follow_from_figures_of_before_it() -> None:
             await session.run(LONGER + "four")
             assert len(summaries(session)) == 1
             # A kept turn's own figures are those of a longer conversation.
-            agent.compaction = Compaction(at=1, window=10_000_000, keep_turns=1)
+            agent.setup.compaction = Compaction(at=1, window=10_000_000, keep_turns=1)
             await session.run(LONGER + "five")
             assert len(summaries(session)) == 1
 

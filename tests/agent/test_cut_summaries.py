@@ -10,7 +10,7 @@ import pytest
 from tests.agent.trouble import answering
 
 from addendum.agent.agent import Agent
-from addendum.agent.compaction import NoSummary
+from addendum.agent.context.compaction import NoSummary
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from tests.agent.stage import (
     texts,
 )
 
-from addendum.agent.hooks import Hook, HookCall, Replace
+from addendum.agent.calls.hooks import Hook, HookCall, Replace
 from addendum.agent.session import Session
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import DeveloperMessage

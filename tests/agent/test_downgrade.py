@@ -7,7 +7,7 @@ import json
 import pytest
 
 from addendum import Agent
-from addendum.agent.exchange import rejected_fields
+from addendum.agent.context.exchange import rejected_fields
 from addendum.errors import ProviderRefused
 from addendum.lab.exchange import Switches
 from addendum.lab.runner import run_scenario

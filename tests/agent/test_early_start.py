@@ -14,8 +14,8 @@ from tests.agent.gates import DISPATCH, call, only, script
 from tests.agent.trouble import ROUTES, world
 from tests.wire.messages_events import Json, block, ended, message_start
 
-from addendum.agent.approval import Approval, Policy
-from addendum.agent.hooks import Deny, Hook, HookCall, Replace
+from addendum.agent.calls.approval import Approval, Policy
+from addendum.agent.calls.hooks import Deny, Hook, HookCall, Replace
 from addendum.errors import StreamBroken
 from addendum.log.events import AssistantAttempt, AssistantMessage, EventData, ToolCall, ToolResult
 from addendum.stores import SqliteStore

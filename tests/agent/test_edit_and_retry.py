@@ -21,11 +21,11 @@ from tests.agent.stage import (
 )
 from tests.agent.trouble import QUICK
 
-from addendum.agent.agent import Limits
-from addendum.agent.compaction import Compaction
+from addendum.agent.context.window import Compaction
 from addendum.agent.replay import replay
 from addendum.agent.results import TurnDone
 from addendum.agent.session import Session
+from addendum.agent.setup import Limits
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.log.events import EndSeed, Rewind, TurnEnd, TurnStart, UserMessage
 from addendum.log.session_log import SessionLog

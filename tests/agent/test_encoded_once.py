@@ -5,6 +5,7 @@ Free of noise: blocks are counted, and lines of our own code that run, never sec
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -18,7 +19,8 @@ from tests.property.reference import blocks
 import addendum
 from addendum import encoding
 from addendum.agent.agent import Agent
-from addendum.agent.session import Session
+from addendum.agent.context.epochs import coming
+from addendum.agent.session import Session, runtime_of
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.log.values import ToolSchema
 from addendum.stores import MemoryStore
@@ -82,11 +84,11 @@ class Stub:
     async def stream(self, request: WireRequest, **_: Any) -> AsyncGenerator[Reply]:
         lines = self.counter.stop() if self.counter else 0
         assert self.session is not None
-        context = self.session.current_context()
+        context = coming(runtime_of(self.session))
         self.requests.append(
             Request(
                 request.body,
-                self.session.requests.encoded(context.route),
+                runtime_of(self.session).requests.encoded(context.route),
                 lines,
                 bool(self.session.sent[-1].breaks),
             )
@@ -147,12 +149,12 @@ def _chat(calls: list[str]) -> list[bytes]:
     return [*(encoding.encode(chunk) for chunk in chunks), b"[DONE]"]
 
 
-def tool(name: str) -> FunctionTool[..., Any]:
+def tool(name: str, more: str = "") -> FunctionTool[..., Any]:
     async def run(arguments: dict[str, Any]) -> str:
         return f"{name} found it"
 
     schema = Raw(b'{"type":"object","properties":{"q":{"type":"string"}}}')
-    return FunctionTool.from_schema(ToolSchema(name, f"Does {name}. " * 5, schema), run)
+    return FunctionTool.from_schema(ToolSchema(name, f"Does {name}. " * 5 + more, schema), run)
 
 
 @asynccontextmanager
@@ -195,14 +197,19 @@ async def turn(session: Session, stub: Stub) -> None:
     await session.run(f"Where does figure {number} come from?")
 
 
+_versions = itertools.count()
+"""A definition is encoded once in a process: one that an earlier test made would cost less here."""
+
+
 async def switch(session: Session) -> None:
     """Add a tool of a new name, or remove the one that was added where that breaks nothing."""
     names = [each.name for each in session.registry.snapshot().active]
     extra = [name for name in names if name.startswith("extra_")]
-    if extra and session.current_context().projection != "addition-only":
+    if extra and coming(runtime_of(session)).projection != "addition-only":
         await session.tools.remove(extra[0])
     else:
-        await session.tools.add(tool(f"extra_{session.log.turns}"))
+        version = f"Version {next(_versions):06}. "
+        await session.tools.add(tool(f"extra_{session.log.turns}", version))
 
 
 @every_place
@@ -210,7 +217,7 @@ async def test_a_request_encodes_what_is_new(route: str, changes: str, tail: str
     async with conversation(route, changes, tail) as (session, stub):
         while session.log.turns < 60:
             await turn(session, stub)
-        context = session.current_context()
+        context = coming(runtime_of(session))
     assert (context.projection == "dispatch") == (changes == "dispatch" or "chat" in route)
     before = Request(b"{}", 0, 0, False)
     told: list[tuple[str, str]] = []
@@ -303,15 +310,12 @@ async def test_an_unchanged_header_is_known_without_looking_at_its_tools() -> No
         assert now is not first and len(now.active) == len(first.active) + 1
 
 
-@pytest.mark.xfail(
-    reason="open: scoped tails cost a few more calls a turn than they did", strict=False
-)
 @every_place
 async def test_nothing_grows_but_the_join(route: str, changes: str, tail: str) -> None:
     async with conversation(route, changes, tail) as (session, stub):
         plain, switched = await costs(session, stub, 50)
         later, later_switched = await costs(session, stub, 400)
-        context = session.current_context()
+        context = coming(runtime_of(session))
     assert 100 < later <= plain + SLACK
     # The note's own projection looks at all updates of the series, when there is a new one.
     if context.definitions == "by-value":

@@ -24,8 +24,8 @@ from tests.agent.stage import (
     thinking,
 )
 
-from addendum.agent.agent import Settings
-from addendum.agent.requests import RENDERING
+from addendum.agent.context.sent import RENDERING
+from addendum.agent.setup import Settings
 from addendum.cli.why import judge_log
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
@@ -47,7 +47,7 @@ async def test_settings_and_messages_that_change_together_end_old_reasoning() ->
             await session.run("two")
             session.start_series()
             session.instructions = LONG + "C"
-            agent.settings = Settings(effort="high")
+            agent.setup.settings = Settings(effort="high")
             await session.run("three")
             (found,) = [each for each in data(session) if isinstance(each, CacheBreak)]
             assert (found.reason, found.at, found.drops_reasoning) == (
@@ -254,11 +254,11 @@ async def test_a_weaker_form_that_is_asked_for_begins_at_once_and_lasts() -> Non
         options: dict[str, Any] = {"mcp_servers": [server()]}
         async with here.open(here.agent(CLAUDE, **options)) as session:
             await session.run("one")
-            session.use(here.agent(CLAUDE + "+by-reference").route)
+            session.use(here.agent(CLAUDE + "+by-reference").setup.route)
             await session.tools.enable("github")
             await session.run("two")
             assert session.sent[-1].context.definitions == "by-reference"
-            session.use(here.agent(CLAUDE + "+dispatch").route)
+            session.use(here.agent(CLAUDE + "+dispatch").setup.route)
             await session.run("three")
             assert session.sent[-1].context.projection == "dispatch"
         async with here.open(here.agent(CLAUDE, **options)) as session:
@@ -320,7 +320,7 @@ async def test_a_compaction_is_asked_for_with_the_settings_of_the_last_request()
         agent = here.agent(CLAUDE)
         async with here.open(agent) as session:
             await session.run("one")
-            agent.settings = Settings(effort="high")
+            agent.setup.settings = Settings(effort="high")
             await session.compact()
             assert b'"effort"' not in session.sent[-1].body
             assert breaks(session) == []
@@ -355,7 +355,7 @@ async def test_names_of_another_form_of_calls_stay_known_to_the_judge() -> None:
             await session.run('/call tool_search {"query":"t0"}')
             await session.run('/call call_tool {"nam":"t0"}')
             await session.run('/call call_tool {"name":"nowhere","arguments":{}}')
-            session.use(here.agent(CLAUDE).route)
+            session.use(here.agent(CLAUDE).setup.route)
             await session.run("three")
             called = [
                 block["name"]
@@ -381,10 +381,10 @@ async def test_what_is_no_part_of_a_prefix_breaks_none(route: str) -> None:
                 Settings(max_tokens=900, temperature=0.5),
                 Settings(stop=() if route.startswith("openai:") else ("END",)),
             ):
-                agent.settings = settings
+                agent.setup.settings = settings
                 await session.run(f"with {settings}")
             assert breaks(session) == []
-            agent.settings = Settings(effort="low")
+            agent.setup.settings = Settings(effort="low")
             await session.run("another effort")
             assert breaks(session) == [("settings changed", "settings")]
         assert here.refused() == []

@@ -9,7 +9,7 @@ import pytest
 from tests.agent.stage import CHAT, CLAUDE, LONG, breaks, stage
 from tests.agent.trouble import world
 
-from addendum.agent.firsts import FirstRequests
+from addendum.agent.context.firsts import FirstRequests
 from addendum.agent.session import Session
 from addendum.errors import AddendumError
 from addendum.log.events import CacheBreak

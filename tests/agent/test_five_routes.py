@@ -11,7 +11,7 @@ import pytest
 from tests.agent.stage import breaks, data, fn, stage
 from tests.property.reference import blocks, extends
 
-from addendum.agent.requests import Sent
+from addendum.agent.context.requests import Sent
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import AssistantMessage
 from addendum.routes import resolve

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from tests.agent.stage import CHAT, CLAUDE, fn, results, server, stage
 
-from addendum.agent.session import Session
+from addendum.agent.session import Session, runtime_of
 from addendum.errors import StoreError
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.log.store import Lease
@@ -142,10 +142,10 @@ async def test_a_child_has_what_its_parent_has(change: Change, mode: str, sent: 
             if sent == 2:
                 await session.run("two")
             async with session.fork("child") as child, child.fork("grandchild") as grandchild:
-                await session.settle()
+                await runtime_of(session).settle()
                 own = _live(session)
                 for each in (child, grandchild):
-                    await each.settle()
+                    await runtime_of(each).settle()
                     assert _live(each) == own
                 for each in (grandchild, child, session):
                     await each.run("/call web {}")

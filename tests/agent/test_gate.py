@@ -9,10 +9,10 @@ import pytest
 from msgspec import Raw
 
 from addendum import encoding
-from addendum.agent.approval import Approval, Consent, Policy
-from addendum.agent.execution import Planned
-from addendum.agent.gate import GATES, NOT_ASKED, STANDING, Gate, Scene, judge
-from addendum.agent.hooks import Ask, Hook
+from addendum.agent.calls.approval import Approval, Consent, Policy
+from addendum.agent.calls.execution import Planned
+from addendum.agent.calls.gate import GATES, NOT_ASKED, STANDING, Gate, Scene, judge
+from addendum.agent.calls.hooks import Ask, Hook
 from addendum.log.known import KnownTool
 from addendum.log.values import Call, ToolSchema
 from addendum.tools.entries import Entry

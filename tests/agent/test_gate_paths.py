@@ -20,11 +20,12 @@ import pytest
 from tests.agent.stage import CHAT, CLAUDE, DEEPSEEK, Stage, fn, stage
 
 from addendum import encoding
-from addendum.agent.agent import Agent, ToolDispatch
-from addendum.agent.approval import Approval, Decision, Policy
-from addendum.agent.gate import GATES
-from addendum.agent.hooks import AddContext, Ask, Change, Deny, Hook, HookCall
+from addendum.agent.agent import Agent
+from addendum.agent.calls.approval import Approval, Decision, Policy
+from addendum.agent.calls.gate import GATES
+from addendum.agent.calls.hooks import AddContext, Ask, Change, Deny, Hook, HookCall
 from addendum.agent.session import Session
+from addendum.agent.setup import ToolDispatch
 from addendum.agent.subagents import subagent
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
@@ -92,7 +93,7 @@ async def refuse(place: Place) -> None:
 
 
 async def close(place: Place) -> None:
-    place.agent.dispatch = ToolDispatch(can_dispatch=lambda name, schema: name != WIPE)
+    place.agent.setup.dispatch = ToolDispatch(can_dispatch=lambda name, schema: name != WIPE)
 
 
 async def relist(place: Place, **changes: Any) -> None:
@@ -114,15 +115,15 @@ async def require(place: Place) -> None:
 
 
 async def hook(place: Place) -> None:
-    place.agent.hooks = (Hook(WIPE, before=lambda _: Deny("not any more")),)
+    place.agent.setup.hooks = (Hook(WIPE, before=lambda _: Deny("not any more")),)
 
 
 async def deny(place: Place) -> None:
-    place.agent.approval = Approval((Policy("deny", WIPE),), default="allow")
+    place.agent.setup.approval = Approval((Policy("deny", WIPE),), default="allow")
 
 
 async def ask(place: Place) -> None:
-    place.agent.approval = ASK
+    place.agent.setup.approval = ASK
 
 
 async def nothing(place: Place) -> None:
@@ -239,8 +240,8 @@ async def waiting(
 
 async def finish(place: Place, act: Act, decisions: Any, use: str | None = None) -> None:
     if use is not None:
-        place.agent.base_url = place.here.lab.base_url(use.split(":")[0])
-        place.agent.provider = use.split(":")[0]
+        place.agent.setup.base_url = place.here.lab.base_url(use.split(":")[0])
+        place.agent.setup.provider = use.split(":")[0]
         place.session.use(use)
     await act(place)
     await place.session.decide(decisions)
@@ -280,7 +281,7 @@ async def asked_at_once(here: Stage, act: Act) -> Place:
             await act(place)
             return {each.call_id: "approve" for each in asked}
 
-        agent.approval = Approval((Policy("ask", WIPE),), default="allow", decide=decide)
+        agent.setup.approval = Approval((Policy("ask", WIPE),), default="allow", decide=decide)
         await session.run("go")
     return place
 
@@ -486,10 +487,10 @@ async def test_a_call_that_was_approved_runs_as_it_was_shown_or_not_at_all(
             (call,) = (await session.run("go")).waiting
             shown = encoding.decode(call.arguments)
             if not again:
-                agent.hooks = after
+                agent.setup.hooks = after
                 await session.decide({call.call_id: "approve"})
         if again:
-            agent.hooks = after
+            agent.setup.hooks = after
             async with here.open(agent) as session:
                 await session.decide({call.call_id: "approve"})
     assert [given for _, given in canned.calls] == ([] if ran is None else [{"disk": ran}])

@@ -13,7 +13,7 @@ from tests.agent.gates import DISPATCH, Tools, agent, call, only, script, sent_r
 from tests.agent.trouble import ROUTES, attempt, world
 from tests.property.reference import blocks, extends
 
-from addendum.agent.hooks import (
+from addendum.agent.calls.hooks import (
     MAX_CONTEXT,
     AddContext,
     Ask,

@@ -14,7 +14,7 @@ from tests.agent.stage import CHAT, CLAUDE, DEEPSEEK, Stage, fn, results, stage
 
 from addendum import encoding
 from addendum.agent.agent import Agent
-from addendum.agent.approval import Approval, Decision, OnRedefinition, Policy, hints
+from addendum.agent.calls.approval import Approval, Decision, OnRedefinition, Policy, hints
 from addendum.agent.session import Session
 from addendum.agent.subagents import subagent
 from addendum.host.asking import AskMode, on_redefinition, rules
@@ -54,7 +54,7 @@ def spec(server: CannedServer, *, on: bool = True) -> ServerSpec:
 async def anew(here: Stage, agent: Agent) -> None:
     """End all connections, as with the process."""
     await here.pool.aclose()
-    agent.pool = here.pool = ServerPool(idle_seconds=0.05)
+    agent.setup.pool = here.pool = ServerPool(idle_seconds=0.05)
 
 
 def call(name: str, route: str) -> str:
@@ -96,7 +96,9 @@ async def test_what_policies_read_of_a_server_outlasts_a_restart(route: str, whe
                 await session.run(call(LOOK, route))
         server.calls.clear()
         await anew(here, agent)
-        agent = here.agent(route, mcp_servers=agent.servers, approval=BY_HINT, tool_dispatch=True)
+        agent = here.agent(
+            route, mcp_servers=agent.setup.servers, approval=BY_HINT, tool_dispatch=True
+        )
         async with here.open(agent) as session:
             if when != "switched on":
                 # Nobody has dialled it yet.
@@ -303,33 +305,35 @@ async def test_what_was_allowed_for_good_was_allowed_as_it_was(route: str) -> No
             assert not (await session.run(f"/call {WIPE} {{}}   ")).waiting
 
 
-_LATER = pytest.mark.xfail(
-    reason="a hint heard in mid-session counts one step later than it could: safe, not early",
-    strict=False,
-)
-
-
 @pytest.mark.parametrize(
-    "started",
-    [pytest.param(True, id="told before", marks=_LATER), pytest.param(False, id="told too late")],
+    ("told", "arguments", "early"),
+    [
+        pytest.param(True, '{"q":"x"}', True, id="told before"),
+        pytest.param(False, '{"q":"x"}', False, id="told too late"),
+        # An object with nothing in it is also what a server leaves of arguments that were cut:
+        # such a call waits for the end of its answer, whatever its tool is.
+        pytest.param(True, "{}", False, id="told before, without arguments"),
+    ],
 )
-async def test_a_call_starts_early_only_if_it_was_told_to_be_harmless(started: bool) -> None:
+async def test_a_call_starts_early_only_if_it_was_told_to_be_harmless(
+    told: bool, arguments: str, early: bool
+) -> None:
     server = in_process("db", [canned("wipe")])
     async with stage() as here:
         agent = here.agent(CLAUDE, mcp_servers=[spec(server)], early_start=True)
         async with here.open(agent) as session:
             await session.run("hello")
-            if started:
+            if told:
                 await heard(session, server, canned("wipe", HARMLESS))
-                await session.run(f"/call {WIPE} {{}}")
+                await session.run(f"/call {WIPE} {arguments}")
             else:
                 here.lab.stall_next("anthropic")
-                async with running(session, f"/call {WIPE} {{}}"):
+                async with running(session, f"/call {WIPE} {arguments}"):
                     await here.lab.until_stalled()
                     await heard(session, server, canned("wipe", HARMLESS))
                     here.lab.release()
             (called,) = [e.data for e in session.log.events if isinstance(e.data, ToolCall)]
-            assert called.early == started
+            assert called.early == early
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from tests.agent.stage import CLAUDE, stage
 
-from addendum.agent import agent as module
+from addendum.agent import driving as module
 from addendum.errors import SessionBusy, StoreError
 from addendum.log.store import Lease
 from addendum.stores import MemoryStore

@@ -29,6 +29,8 @@ from addendum import (
     TurnDone,
     TurnStream,
 )
+from addendum.agent.context.epochs import coming
+from addendum.agent.session import runtime_of
 from addendum.errors import ConfigurationError, SessionBusy, StoreError
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import TurnEnd
@@ -462,7 +464,7 @@ async def test_what_could_not_be_made_durable_is_told_by_whoever_closes() -> Non
 
         here.store.append = full  # type: ignore[method-assign]
         session.log.append(TurnEnd(1)) if session.log.turn else session.start_series()
-        session.log.append(session.current_context())
+        session.log.append(coming(runtime_of(session)))
         with pytest.raises(StoreError, match="free disk space"):
             await session.aclose()
         await session.aclose()

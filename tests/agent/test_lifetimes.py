@@ -15,7 +15,7 @@ from tests.agent.stage import (
     thinking,
 )
 
-from addendum.agent.lifetime import Gap, certainly_cold, chosen_lifetime, gaps
+from addendum.agent.context.lifetime import Gap, certainly_cold, chosen_lifetime, gaps
 from addendum.agent.replay import replay
 from addendum.log.events import AssistantMessage, CacheBreak, Event, RequestContext, RequestSent
 from addendum.log.session_log import SessionLog

@@ -11,7 +11,7 @@ from tests.agent.stage import CHAT, CLAUDE, breaks, fn, names, results, stage, t
 from tests.tools.pictures import b64, png
 from tests.tools.rich_server import Rich
 
-from addendum.agent.progress import Progress
+from addendum.agent.calls.progress import Progress
 from addendum.agent.results import ToolFinished, ToolProgress, TurnDone
 from addendum.agent.session import Session
 from addendum.errors import ConfigurationError

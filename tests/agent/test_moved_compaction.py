@@ -74,7 +74,7 @@ async def test_a_summary_is_asked_of_the_model_that_the_session_goes_on_with(
             else:
                 await session.compact()
             await session.run("three")
-            agent.compaction = None
+            agent.setup.compaction = None
             await session.run("four")
             assert purposes(session) == ["turn", "turn", "compaction", "turn", "turn"]
             assert len(summaries(session)) == 1
@@ -109,7 +109,7 @@ async def test_a_summary_on_the_same_model_leaves_settings_and_log_alone() -> No
         async with here.open(agent) as session:
             await session.run(LONGER + "one")
             # Another effort would read nothing of what is there.
-            agent.settings = Settings(effort="high")
+            agent.setup.settings = Settings(effort="high")
             await session.compact()
             assert session.sent[-1].usage.cache_read == session.sent[0].usage.prompt
             assert sum(isinstance(each, RequestHeader) for each in data(session)) == 1
@@ -135,7 +135,7 @@ async def test_reasoning_of_a_turn_that_runs_goes_with_what_was_in_front_of_it(
         @tool
         def look() -> str:
             """Look at much."""
-            agent.compaction = Compaction(at=1, window=1, keep_turns=0)
+            agent.setup.compaction = Compaction(at=1, window=1, keep_turns=0)
             return "much"
 
         agent = here.agent(CLAUDE, tail="moved", turn_instructions=tail, tools=[look])
@@ -146,7 +146,7 @@ async def test_reasoning_of_a_turn_that_runs_goes_with_what_was_in_front_of_it(
             # What was thought in front of the break goes, what was thought behind it stays.
             found = [sent.body.count(b'"type":"thinking"') for sent in session.sent[1:]]
             assert found == [0, 1, 0, 1]
-            agent.compaction = None
+            agent.setup.compaction = None
             await session.run("three")
         assert here.refused() == []
         records = await check_replay(here)
@@ -274,7 +274,7 @@ async def test_a_turn_that_runs_is_told_its_tools_again_at_once(route: str) -> N
         @tool
         def look() -> str:
             """Look at much."""
-            agent.compaction = Compaction(at=1, window=1, keep_turns=0)
+            agent.setup.compaction = Compaction(at=1, window=1, keep_turns=0)
             return "much"
 
         spec = server(instructions="Ask kindly.")
@@ -283,7 +283,7 @@ async def test_a_turn_that_runs_is_told_its_tools_again_at_once(route: str) -> N
             await session.tools.enable("github")
             await session.run(LONGER + "one")
             await session.run(LONGER + "two")
-            agent.compaction = None
+            agent.setup.compaction = None
         async with here.open(agent) as session:
             await session.run("three")
         asked = [sent.purpose for sent in here.sent]

@@ -10,7 +10,7 @@ from tests.agent.gates import call
 from tests.agent.stage import CHAT, CLAUDE, body, breaks, results, stage
 from tests.agent.trouble import WIRES, world
 
-from addendum.agent.approval import Approval
+from addendum.agent.calls.approval import Approval
 from addendum.lab.script import Entry, Script, ScriptStep
 from addendum.tools.functions import FunctionTool, tool
 

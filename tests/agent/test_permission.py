@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from tests.cases.dispatching import WIRES, On, Ran, call, envelope, on, says, schema
 
-from addendum.agent.agent import ToolDispatch
-from addendum.agent.approval import Approval, Decision, Pending, Policy
-from addendum.agent.hooks import Change, Deny, Hook
+from addendum.agent.calls.approval import Approval, Decision, Pending, Policy
+from addendum.agent.calls.hooks import Change, Deny, Hook
 from addendum.agent.session import Session
+from addendum.agent.setup import ToolDispatch
 from addendum.agent.subagents import subagent
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
 from addendum.lab.script import ScriptCall

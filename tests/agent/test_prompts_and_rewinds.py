@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.agent.stage import CHAT, CLAUDE, DEEPSEEK, LONG, body, breaks, server, stage, texts
 
-from addendum.agent.agent import Settings
+from addendum.agent.setup import Settings
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.log.events import SystemMessage, UserMessage
 
@@ -82,7 +82,7 @@ async def test_settings_are_no_change_of_tools_for_the_prompt() -> None:
         agent = here.agent(route, tool_changes="rebind")
         async with here.open(agent) as session:
             await session.run("one " + "x" * 8_000)
-            agent.settings = Settings(effort="low")
+            agent.setup.settings = Settings(effort="low")
             session.instructions = "B " * 1_000
             await session.run("two")
             assert breaks(session) == [("settings changed", "settings")]

@@ -18,9 +18,10 @@ import pytest
 from tests.agent.stage import CHAT, CLAUDE, DEEPSEEK, LONG, Stage, breaks, data, fn, stage
 from tests.agent.test_schemas import made
 
-from addendum.agent.quarantine import speaks_of_definitions, suspects
-from addendum.agent.requests import RENDERING
-from addendum.agent.session import Session
+from addendum.agent.context.epochs import coming
+from addendum.agent.context.quarantine import speaks_of_definitions, suspects
+from addendum.agent.context.sent import RENDERING
+from addendum.agent.session import Session, runtime_of
 from addendum.errors import ProviderRefused
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.log.events import ToolLeftOut
@@ -139,7 +140,7 @@ async def test_a_bad_tool_that_came_later_costs_itself_and_no_byte_of_before(rou
             await session.tools.add(fn("good"))
             await session.tools.add(bad())
             await session.run("two")
-            dispatched = session.current_context().projection == "dispatch"
+            dispatched = coming(runtime_of(session)).projection == "dispatch"
             # What is announced is text, which nobody checks.
             assert transport.refused == (0 if dispatched else 1)
             result = await session.run("three")
@@ -182,7 +183,11 @@ async def test_several_bad_tools_are_found_one_after_the_other(named: bool) -> N
             await session.run("one")
             assert left_out(session) == ["bad1", "bad2"]
             assert transport.refused == (2 if named else 1)
-            assert [tool.name for tool in session.head_tools()] == ["web", "bad1", "bad2"]
+            assert [tool.name for tool in runtime_of(session).state.history.head] == [
+                "web",
+                "bad1",
+                "bad2",
+            ]
 
 
 @pytest.mark.parametrize("route", [CLAUDE, RESPONSES, REBIND])
@@ -200,7 +205,7 @@ async def test_where_leaving_out_does_not_help_all_stays_as_it_was(route: str) -
                 await session.run("one")
             assert 1 < transport.refused <= 4
             assert left_out(session) == []
-            assert session.current_context().withheld == ()
+            assert coming(runtime_of(session)).withheld == ()
             broken[0] = False
             await session.run("two")
             assert BAD in session.sent[-1].body
@@ -227,7 +232,7 @@ async def test_switching_off_is_a_way_out_whatever_the_endpoint_says(
             await session.tools.remove("head")
             await session.run("two")
             await session.tools.add(bad("later"))
-            dispatched = session.current_context().projection == "dispatch"
+            dispatched = coming(runtime_of(session)).projection == "dispatch"
             if not dispatched:
                 with pytest.raises(ProviderRefused):
                     await session.run("three")
@@ -308,7 +313,7 @@ async def test_more_tools_than_an_endpoint_takes_go_through_the_dispatcher(
         agent = here.agent(route, tools=tools, transport=transport, instructions=LONG)
         async with here.open(agent) as session:
             await session.run("one")
-            assert session.current_context().projection == projection
+            assert coming(runtime_of(session)).projection == projection
             await session.run('/call call_tool {"name": "t29", "arguments": {"q0": "x"}}')
             assert transport.refused <= 2
         async with here.open(agent, "other") as session:
@@ -330,15 +335,15 @@ async def test_an_epoch_of_an_earlier_release_is_said_anew_where_it_is_refused(r
         transport = Refusing(here, items)
         agent = here.agent(route, transport=transport)
         async with here.open(agent) as session:
-            first = msgspec.structs.replace(session.current_context(), rendering=1)
-            session.requests.log_context(first)
+            first = msgspec.structs.replace(coming(runtime_of(session)), rendering=1)
+            runtime_of(session).requests.log_context(first)
             await session.run("one")
-            assert session.current_context() == first
+            assert coming(runtime_of(session)) == first
             await session.tools.add(made("list", schema))
             await session.run("two")
             assert transport.refused == 1
             assert left_out(session) == []
-            assert session.current_context().rendering == RENDERING
+            assert coming(runtime_of(session)).rendering == RENDERING
             assert ("rendering changed", "tools") in breaks(session)
             assert b'"a":{"type":"array","items":' in session.sent[-1].body
         here.judged(route)

@@ -42,15 +42,15 @@ async def test_a_server_that_hangs_and_dies_changes_no_byte_of_tools(route: str)
         async with agent.open("s", store="memory://") as session:
             await session.tools.enable("clock")
             await session.run("what time is it")
-            connection = await pool.acquire(agent.servers[0])
+            connection = await pool.acquire(agent.setup.servers[0])
             pid = connection.pid
             assert pid is not None
             os.kill(pid, signal.SIGSTOP)
-            session.agent.limits = msgspec.structs.replace(agent.limits, tool_timeout=1.0)
+            session.agent.limits = msgspec.structs.replace(agent.setup.limits, tool_timeout=1.0)
             await session.run("and while it hangs")
             os.kill(pid, signal.SIGKILL)
             await connection.until(lambda state: state.status != "ready", 10.0)
-            session.agent.limits = msgspec.structs.replace(agent.limits, tool_timeout=20.0)
+            session.agent.limits = msgspec.structs.replace(agent.setup.limits, tool_timeout=20.0)
             await session.run("and now that it is back")
             events = [event.data for event in session.log.events]
             await pool.release(connection)

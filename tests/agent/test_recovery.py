@@ -10,8 +10,9 @@ import pytest
 from tests.agent.trouble import ROUTES, WIRES, World, world
 from tests.property.reference import blocks, extends
 
-from addendum.agent.agent import Agent, Limits
-from addendum.agent.requests import Sent
+from addendum.agent.agent import Agent
+from addendum.agent.context.requests import Sent
+from addendum.agent.setup import Limits
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log import codec

@@ -8,10 +8,11 @@ import pytest
 from tests.agent.stage import CHAT, CLAUDE, breaks, data, fn, names, results, stage, texts
 
 from addendum import encoding
-from addendum.agent.agent import ToolDispatch
-from addendum.agent.approval import definition
+from addendum.agent.calls.approval import definition
+from addendum.agent.calls.search import searched
 from addendum.agent.results import Notice
-from addendum.agent.session import Session
+from addendum.agent.session import Session, runtime_of
+from addendum.agent.setup import ToolDispatch
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
 from addendum.log.events import RequestHeader
 from addendum.log.values import ToolSchema
@@ -65,7 +66,7 @@ async def test_search_shows_what_the_dispatcher_reaches_and_nothing_else() -> No
             await session.tools.add(fn("web", 1))
             await session.tools.refuse("rare")
             await session.run("two")
-            found = encoding.decode(session.search('{"query":"tool"}'))
+            found = encoding.decode(searched(runtime_of(session), '{"query":"tool"}'))
             assert [tool["name"] for tool in found["tools"]] == ["web"]
             for name, code in (("secret", "E7"), ("rare", "E5"), ("web", None)):
                 await session.run(f'/call call_tool {{"name":"{name}","arguments":{{}}}}')

@@ -13,7 +13,8 @@ import pytest
 from msgspec import structs
 from tests.agent.stage import CHAT, CLAUDE, Stage, breaks, data, server, stage
 
-from addendum.agent import epochs, replay, requests
+from addendum.agent import replay
+from addendum.agent.context import epochs, sent
 from addendum.log.events import RequestContext
 from addendum.log.session_log import SessionLog
 from addendum.prompt.blocks import Block, Text
@@ -49,7 +50,7 @@ def release(monkeypatch: pytest.MonkeyPatch) -> Release:
     def choose(newest: int) -> None:
         known = frozenset(range(1, newest + 1))
         monkeypatch.setattr(epochs, "RENDERING", newest)
-        monkeypatch.setattr(requests, "KNOWN_RENDERINGS", known)
+        monkeypatch.setattr(sent, "KNOWN_RENDERINGS", known)
         monkeypatch.setattr(replay, "KNOWN_RENDERINGS", known)
 
     return choose

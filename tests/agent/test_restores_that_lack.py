@@ -121,12 +121,12 @@ async def test_a_clock_that_goes_back_changes_no_prefix() -> None:
             await session.run("one")
             await session.tools.enable("github")
             await session.run("two")
-            agent.clock = lambda: here.clock.now() - 100_000
+            agent.setup.clock = lambda: here.clock.now() - 100_000
         async with here.open(agent) as session:
             await session.run("three")
             assert breaks(session) == []
             assert session.sent[0].body.startswith(here.sent[1].body[:2_000])
-            agent.clock = here.clock.now
+            agent.setup.clock = here.clock.now
         async with here.open(agent) as session:
             await session.run("four")
             assert {reason for reason, _ in breaks(session)} <= {"lifetime passed"}

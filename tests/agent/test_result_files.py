@@ -21,7 +21,8 @@ from tests.property.judging import count, rules
 from tests.tools.pictures import PDF, b64, gif, png
 from tests.wire.test_vendor_types import CHECKS, comparable
 
-from addendum.agent.hooks import Hook, HookCall, Replace
+from addendum.agent.calls.hooks import Hook, HookCall, Replace
+from addendum.agent.session import runtime_of
 from addendum.cache.figures import judge
 from addendum.cache.invariants import check
 from addendum.errors import ConfigurationError
@@ -92,7 +93,7 @@ async def test_every_route_takes_a_result_with_files_or_is_told_of_it(route: str
             for text in ("hello", "plain", "see", "see plain read"):
                 await session.run(text)
             before = session.sent[-1].body
-            logged = session.requests.encoded(route)
+            logged = runtime_of(session).requests.encoded(route)
         async with here.open(here.agent(route, mcp_servers=[eyes()])) as session:
             await session.run("bye")
             after = session.sent[-1].body
@@ -109,7 +110,9 @@ async def test_every_route_takes_a_result_with_files_or_is_told_of_it(route: str
         assert {reason for reason, _ in found} == wanted
         assert logged
         for body in shown:
-            assert plain(comparable(CHECKS[agent.route.wire](body))) == plain(comparable(body))
+            assert plain(comparable(CHECKS[agent.setup.route.wire](body))) == plain(
+                comparable(body)
+            )
         text = before.decode()
         takes = route not in (DEEPSEEK, "gemini:gemini-2.5-pro")
         assert text.count(PICTURE) == (2 if takes else 0)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from addendum import Agent, Limits, encoding, tool
-from addendum.agent.shapes import WORDS
+from addendum.agent.context.shapes import WORDS
 from addendum.errors import AddendumError
 from addendum.lab.chat_shapes import CHAT_SHAPES
 from addendum.lab.exchange import Switches

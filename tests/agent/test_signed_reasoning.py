@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.agent.stage import breaks, data, fn, stage
 
-from addendum.agent.agent import Settings
 from addendum.agent.results import ToolStarted
+from addendum.agent.setup import Settings
 from addendum.lab.gemini_signatures import STAND_IN
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import AssistantMessage

@@ -11,7 +11,7 @@ from tests.agent.gates import Tools, call
 from tests.agent.trouble import World, world
 
 from addendum.agent.agent import Agent
-from addendum.agent.approval import Approval, Policy
+from addendum.agent.calls.approval import Approval, Policy
 from addendum.agent.subagents import subagent
 from addendum.lab.script import Entry, Form, Script, ScriptCall, ScriptStep
 from addendum.log.events import (

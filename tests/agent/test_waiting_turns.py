@@ -25,7 +25,7 @@ from tests.agent.gates import (
 from tests.agent.trouble import ROUTES, world
 from tests.property.reference import blocks, extends
 
-from addendum.agent.approval import Approval, Pending, Policy
+from addendum.agent.calls.approval import Approval, Pending, Policy
 from addendum.errors import ConfigurationError
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.lab.script import Entry, ScriptStep
@@ -113,7 +113,7 @@ async def test_a_crash_anywhere_leaves_one_result_a_call(
             pass
         store.left = 10_000
         before = Counter(name for name, _ in tools.ran)
-        later = agent(here, tools, approval=ASK, tools=made.tools)
+        later = agent(here, tools, approval=ASK, tools=made.setup.tools)
         async with later.open("s", store=store) as session:
             if session.pending():
                 assert not before
@@ -249,7 +249,7 @@ async def test_t35_a_server_that_changed_its_tool_meanwhile(tmp_path: Path) -> N
         await here.pool.aclose()
         async with world(tmp_path) as later:
             later.lab.script = here.lab.script
-            made = later.agent(mcp_servers=made.servers, approval=Approval())
+            made = later.agent(mcp_servers=made.setup.servers, approval=Approval())
             async with made.open("s", store=here.url) as session:
                 await session.decide(decide_all(session, "approve"))
         assert [r.code for r in await here.results()] == ["PROPOSAL_CHANGED", None]

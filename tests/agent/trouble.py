@@ -11,8 +11,9 @@ from typing import Any
 
 import httpx2
 
-from addendum.agent.agent import Agent, Limits
+from addendum.agent.agent import Agent
 from addendum.agent.session import Session
+from addendum.agent.setup import Limits
 from addendum.errors import AddendumError
 from addendum.lab.server import Lab, open_lab
 from addendum.log.events import EventData, ToolResult, TurnEnd

@@ -20,7 +20,7 @@ from tests.property.judging import judged
 
 from addendum import encoding
 from addendum.agent.agent import Agent
-from addendum.agent.requests import Sent
+from addendum.agent.context.requests import Sent
 from addendum.cache.record import RequestRecord
 from addendum.lab.script import Entry, Form, Script, ScriptCall, ScriptStep
 from addendum.log.session_log import SessionLog

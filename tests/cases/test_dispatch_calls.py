@@ -9,8 +9,8 @@ import pytest
 from msgspec import Struct
 from tests.cases.dispatching import DEFERRED, WIRES, call, envelope, on, played, says, tools_hash
 
-from addendum.agent.agent import ToolDispatch
-from addendum.agent.hooks import Hook
+from addendum.agent.calls.hooks import Hook
+from addendum.agent.setup import ToolDispatch
 from addendum.lab.script import ScriptCall
 from addendum.log.events import ToolResult
 from addendum.log.values import Call, ToolSchema

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.cases.dispatching import WIRES, call, envelope, on, says, schema
 
-from addendum.agent.approval import Approval, Decision, Pending, Policy
-from addendum.agent.hooks import Change, Deny, Hook, HookCall
+from addendum.agent.calls.approval import Approval, Decision, Pending, Policy
+from addendum.agent.calls.hooks import Change, Deny, Hook, HookCall
 from addendum.agent.session import Session
 from addendum.log.events import ToolCall, ToolResult
 

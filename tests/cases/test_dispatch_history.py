@@ -26,8 +26,8 @@ from tests.cases.dispatching import (
 )
 from tests.property.reference import blocks, extends
 
-from addendum.agent.agent import Settings
-from addendum.agent.requests import Sent
+from addendum.agent.context.requests import Sent
+from addendum.agent.setup import Settings
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.lab.script import Entry, ScriptCall, ScriptStep
 from addendum.log import codec

@@ -24,8 +24,8 @@ from tests.agent.stage import (
 )
 from tests.property.judging import count, rules
 
+from addendum.agent.context.requests import Sent
 from addendum.agent.replay import replay
-from addendum.agent.requests import Sent
 from addendum.cache.figures import Totals, judge
 from addendum.cache.invariants import check
 from addendum.errors import ConfigurationError

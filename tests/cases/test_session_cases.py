@@ -19,8 +19,9 @@ from tests.cases.helpers import (
     told,
 )
 
+from addendum.agent.context.epochs import coming
 from addendum.agent.replay import replay
-from addendum.agent.session import Session
+from addendum.agent.session import Session, runtime_of
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import DeveloperMessage, RequestHeader
 from addendum.log.values import ToolSchema
@@ -38,7 +39,7 @@ async def test_case_79_a_request_is_frozen_before_it_is_sent(route: str) -> None
         await talk.say("one")
         await talk.say("two", "a b")
         log, history = talk.session.log, talk.session.tool_history()
-        context = talk.session.current_context()
+        context = coming(runtime_of(talk.session))
         prompt = Projector(context, facts(resolve(route, environ={}))).prompt(log)
         frozen: list[tuple[Any, str]] = [
             (prompt, "tools"),

@@ -25,8 +25,9 @@ from tests.cases.helpers import (
     tools,
 )
 
+from addendum.agent.context.epochs import coming
 from addendum.agent.results import Notice
-from addendum.agent.session import Session
+from addendum.agent.session import Session, runtime_of
 from addendum.errors import UnsupportedContent
 from addendum.lab.exchange import Switches
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
@@ -155,7 +156,9 @@ async def test_case_73_update_without_a_user_turn(route: str) -> None:
         log.append(DeveloperMessage(2, 1, (ToolAddition("b"),), seq))
         length = len(log)
         with pytest.raises(UnsupportedContent, match="no user message or tool result"):
-            session.requests.prepare(session.route, session.current_context(), session.config())
+            runtime_of(session).requests.prepare(
+                session.route, coming(runtime_of(session)), runtime_of(session).config()
+            )
         assert len(log) == length
         assert len(of(log.events, RequestSent)) == len(talk.lab.captures) == 1
 

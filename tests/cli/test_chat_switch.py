@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from addendum.agent.agent import Agent
-from addendum.agent.preview import upcoming_breaks
-from addendum.agent.session import Session
-from addendum.agent.switch_cost import SwitchCost, switch_cost
+from addendum.agent.context.preview import upcoming_breaks
+from addendum.agent.context.switch_cost import SwitchCost, switch_cost
+from addendum.agent.session import Session, runtime_of
 from addendum.cache.cost import left_in_cache
 from addendum.cli.switch_cost import told
 from addendum.errors import ConfigurationError
@@ -47,7 +47,7 @@ class Chat:
     async def switch(self, on: bool) -> SwitchCost:
         await (self.session.tools.enable if on else self.session.tools.disable)("docs")
         await self.session.registry.settle(10)
-        return switch_cost(self.session)
+        return switch_cost(runtime_of(self.session))
 
     async def say(self, text: str) -> Usage:
         """Run a turn and return what its last request was billed."""
@@ -159,7 +159,7 @@ async def test_a_compaction_is_paid_for_by_either_way_of_telling_a_switch() -> N
         await chat.say("and what else?")
         await chat.say("say more")
         await chat.session.compact()
-        cost = switch_cost(chat.session)
+        cost = switch_cost(runtime_of(chat.session))
         assert cost.reasons == ("compaction",) and cost.estimated
         assert cost.again == cost.rebinding == cost.held != 0
         assert cost.cost == cost.rebinding_cost != 0
@@ -170,7 +170,7 @@ async def test_a_compaction_is_paid_for_by_either_way_of_telling_a_switch() -> N
         # The list with the server on was last sent in front of the compaction; this one is new.
         on = await chat.switch(True)
         assert on.again == 0 and on.rebinding == on.held != 0
-        assert switch_cost(chat.session).rebinding_cost != 0
+        assert switch_cost(runtime_of(chat.session)).rebinding_cost != 0
         assert (await chat.switch(False)).rebinding == 0
 
 
@@ -179,7 +179,7 @@ async def test_a_compaction_is_paid_for_by_either_way_of_telling_a_switch() -> N
 
 async def test_before_the_first_request_there_is_nothing_to_lose() -> None:
     async with chatting(OPUS) as chat:
-        assert upcoming_breaks(chat.session) == ()
+        assert upcoming_breaks(runtime_of(chat.session)) == ()
         said = told(await chat.switch(True))
         assert said == (
             "0 of 0 tokens read again; rebinding would have cost $0 (nothing was sent here yet)"
@@ -242,7 +242,7 @@ async def test_looking_ahead_leaves_no_trace() -> None:
         await chat.say("what is there?")
         await chat.session.tools.disable("docs")
         events = list(chat.session.log.events)
-        found = upcoming_breaks(chat.session)
+        found = upcoming_breaks(runtime_of(chat.session))
         assert [each.reason for each in found] == ["removal or restore"]
         assert list(chat.session.log.events) == events
         result = await chat.session.run("thanks")

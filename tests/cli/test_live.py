@@ -12,9 +12,9 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from click.testing import CliRunner, Result
 from tests.cli.commands import complaint
 
+from addendum.app.main import main
 from addendum.cli import live
 from addendum.cli.live_run import SCENARIO, estimated, live_scenario
-from addendum.cli.main import main
 from addendum.lab.scenario import Scenario
 from addendum.lab.scenario_file import find
 from addendum.lab.script import Entry, Script

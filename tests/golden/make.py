@@ -20,7 +20,7 @@ from tests.agent.stage import fn, server, stage
 from tests.agent.test_result_files import SCRIPT as LOOKING
 from tests.agent.test_result_files import eyes
 
-from addendum.agent.requests import RENDERING
+from addendum.agent.context.sent import RENDERING
 from addendum.encoding import encode
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import RequestContext, RequestSent

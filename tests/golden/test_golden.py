@@ -15,7 +15,7 @@ from tests.golden.make import (
     screened_definitions,
 )
 
-from addendum.agent.requests import KNOWN_RENDERINGS, RENDERING
+from addendum.agent.context.sent import KNOWN_RENDERINGS, RENDERING
 
 CASES = sorted((int(path.parent.name), path.name[:-10]) for path in HERE.glob("*/*.log.jsonl"))
 

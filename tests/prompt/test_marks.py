@@ -21,6 +21,7 @@ from addendum.log.session_log import SessionLog
 from addendum.log.values import Media, ToolSchema
 from addendum.prompt.blocks import Block, Change, Native, Result, Text, Use
 from addendum.prompt.marks import Positions, markable, plan_marks
+from addendum.prompt.wire_facts import WireFacts
 from addendum.wire.anthropic_messages.build import FACTS
 
 pytestmark = pytest.mark.anyio
@@ -93,10 +94,9 @@ def planned(
             blocks[:cut],
             blocks[cut:],
             positions,
+            WireFacts(marks=limit, **facts),
             tail_at=tail_at,
-            limit=limit,
             fleeting=fleeting,
-            **facts,
         )
         for cut in range(len(blocks) + 1)
     }
@@ -158,22 +158,22 @@ PLANS: dict[str, tuple[str, dict[str, Any], str]] = {
     "the_first_tail_leaves_nothing": ("H|dddaH", {"lookback": 6}, "static conversation 4 5"),
     "and_needs_no_mark_that_is_near": ("H|daH", {}, "tools static 2 3"),
     # Wires that take marks on some blocks only.
-    "texts_only_and_no_tools": ("h", {"text_only": True}, "static conversation 0"),
-    "texts_only_and_none_beside_calls": ("h|acrh", {"text_only": True}, "static conversation 0"),
-    "texts_only_and_an_answer_of_text": ("h|acra", {"text_only": True}, "static conversation 0 4"),
-    "texts_only_and_a_developer_text": ("h|acrd", {"text_only": True}, "static conversation 0 4"),
-    "texts_only_and_a_result_in_front": ("rh", {"text_only": True}, "static conversation"),
-    "texts_only_and_none_but_a_tail": ("crH", {"text_only": True}, "static conversation"),
-    "no_mark_on_results": ("h|ctrr", {"results": False}, "tools static 0 1"),
-    "what_goes_in_only": ("h|ard_a", {"input_only": True}, "tools static 0 2"),
-    "a_result_without_text_goes_in": ("h|acRa", {"input_only": True}, "tools static 0 3"),
-    "what_went_in_and_is_no_input": ("a|h", {"input_only": True}, "tools static conversation 1"),
+    "texts_only_and_no_tools": ("h", {"text_marks": True}, "static conversation 0"),
+    "texts_only_and_none_beside_calls": ("h|acrh", {"text_marks": True}, "static conversation 0"),
+    "texts_only_and_an_answer_of_text": ("h|acra", {"text_marks": True}, "static conversation 0 4"),
+    "texts_only_and_a_developer_text": ("h|acrd", {"text_marks": True}, "static conversation 0 4"),
+    "texts_only_and_a_result_in_front": ("rh", {"text_marks": True}, "static conversation"),
+    "texts_only_and_none_but_a_tail": ("crH", {"text_marks": True}, "static conversation"),
+    "no_mark_on_results": ("h|ctrr", {"result_marks": False}, "tools static 0 1"),
+    "what_goes_in_only": ("h|ard_a", {"input_marks": True}, "tools static 0 2"),
+    "a_result_without_text_goes_in": ("h|acRa", {"input_marks": True}, "tools static 0 3"),
+    "what_went_in_and_is_no_input": ("a|h", {"input_marks": True}, "tools static conversation 1"),
     "what_goes_in_without_results": (
         "h|arad",
-        {"input_only": True, "results": False},
+        {"input_marks": True, "result_marks": False},
         "tools static conversation 0",
     ),
-    "what_goes_in_and_the_lagging_mark_stays": ("h|ahaH", {"input_only": True}, "static 0 2 4"),
+    "what_goes_in_and_the_lagging_mark_stays": ("h|ahaH", {"input_marks": True}, "static 0 2 4"),
     # Beside a mark that the provider makes itself.
     "it_marks_its_end_itself": ("h", {"implicit": True}, "static"),
     "the_end_of_the_request_before": ("h|ah", {"implicit": True}, "static 0"),

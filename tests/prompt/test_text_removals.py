@@ -11,6 +11,7 @@ from addendum.log.values import ToolSchema
 from addendum.prompt.blocks import Block, Change, Marks, Result, Text
 from addendum.prompt.marks import Positions, plan_marks
 from addendum.prompt.updates import Telling
+from addendum.prompt.wire_facts import WireFacts
 from addendum.routes import context, resolve
 from addendum.tools.ledger import LedgerUpdate
 
@@ -147,9 +148,8 @@ def plan(
         [],
         blocks,
         positions,
+        WireFacts(marks=limit, implicit=True),
         tail_at=tail_at,
-        limit=limit,
-        implicit=True,
         fleeting=fleeting,
     )
 

@@ -17,9 +17,9 @@ from tests.property.driver import OWN, Driver, Home, Move, function, schema
 
 from addendum import encoding
 from addendum.agent.agent import Agent
-from addendum.agent.approval import Approval, Decision, OnRedefinition, Policy
-from addendum.agent.hooks import AddContext, Ask, Change, Deny, Hook
-from addendum.agent.session import Session
+from addendum.agent.calls.approval import Approval, Decision, OnRedefinition, Policy
+from addendum.agent.calls.hooks import AddContext, Ask, Change, Deny, Hook
+from addendum.agent.session import Session, runtime_of
 from addendum.agent.subagents import subagent
 from addendum.errors import AddendumError
 from addendum.lab.exchange import Switches
@@ -176,7 +176,7 @@ class Deciding(Driver):
         """Open the session as another process would."""
         pool = ServerPool(idle_seconds=0)
         opened.push_async_callback(pool.aclose)
-        self.agent.pool = pool
+        self.agent.setup.pool = pool
         session = await opened.enter_async_context(self.agent.open(self.session, store=self.store))
         self._restore(session)
         # What a log cannot hold is the application's to give again.
@@ -274,14 +274,14 @@ class Deciding(Driver):
 
     async def _do_drop(self, session: Session) -> None:
         # What one process heard and no log has, no other can know once the server is down.
-        if not session.tools.on("files") or "files__read" in session.log.known:
+        if not session.tools.on("files") or "files__read" in session.log.state.known:
             await super()._do_drop(session)
 
     async def _do_rules(self, session: Session, name: str) -> None:
-        self.agent.approval = RULES[name]
+        self.agent.setup.approval = RULES[name]
 
     async def _do_hooks(self, session: Session, name: str) -> None:
-        self.agent.hooks = HOOKS[name]
+        self.agent.setup.hooks = HOOKS[name]
 
     async def _do_weaken(self, session: Session) -> None:
         self.lab.switches = Switches(claude_tool_changes="none", deepseek_tool_changes=False)
@@ -299,7 +299,7 @@ class Deciding(Driver):
         self.told.append(session.disabled)
         if session.log.asked is None and not self.stale:
             # As a chat does: what a server that was switched on offers is known once it has listed.
-            await session.settle()
+            await runtime_of(session).settle()
             try:
                 self.told.append(session.switch_cost())
             except AddendumError as error:

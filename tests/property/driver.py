@@ -16,9 +16,10 @@ import httpx2
 from msgspec import Raw
 
 from addendum import encoding
-from addendum.agent.agent import Agent, Limits, Settings
-from addendum.agent.requests import Sent
+from addendum.agent.agent import Agent
+from addendum.agent.context.requests import Sent
 from addendum.agent.session import Session
+from addendum.agent.setup import Limits, Settings
 from addendum.errors import AddendumError
 from addendum.lab.exchange import Switches
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
@@ -328,12 +329,12 @@ class Driver:
         self._restore(session)
 
     async def _do_settings(self, session: Session) -> None:
-        settings = self.agent.settings
+        settings = self.agent.setup.settings
         if self.home.effort:
             effort = "low" if settings.effort == "high" else "high"
-            self.agent.settings = Settings(effort=effort)
+            self.agent.setup.settings = Settings(effort=effort)
         else:
-            self.agent.settings = Settings(max_tokens=(settings.max_tokens or 4_000) + 1)
+            self.agent.setup.settings = Settings(max_tokens=(settings.max_tokens or 4_000) + 1)
 
     async def _do_tail(self, session: Session, text: str | None) -> None:
         self.tail = text

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.property.deciding import CALLS, DECISIONS, HINTS, HOOKS, RULES, deciding
 from tests.property.driver import NAMES, OWN, Home, Move
 
-from addendum.agent.approval import OnRedefinition
+from addendum.agent.calls.approval import OnRedefinition
 
 HOMES = [
     Home("by-value", "anthropic:claude-opus-5-5", "openai-chat:gpt-4.1"),

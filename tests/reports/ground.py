@@ -9,7 +9,7 @@ from typing import Any
 from tests.cases.dispatching import INTEGER, STRING, WIRES, tools_hash
 from tests.property.reference import blocks, extends
 
-from addendum.agent.requests import Sent
+from addendum.agent.context.requests import Sent
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
 from addendum.tools.mcp import ServerSpec
 from addendum.tools.mcp_pool import ServerPool

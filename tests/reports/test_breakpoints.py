@@ -226,7 +226,7 @@ async def test_marks_stand_on_results_only_where_the_route_takes_them(takes: boo
     cache = msgspec.structs.replace(route.cache, mark_roles=roles)
     async with stage(Script((loop("one", 4), loop("two", 2)))) as here:
         agent = here.agent(route.name, **TEXTS)
-        own = msgspec.structs.replace(agent.route, cache=cache)
+        own = msgspec.structs.replace(agent.setup.route, cache=cache)
         async with here.open(agent) as session:
             session.use(own)
             await session.run("one")

@@ -23,9 +23,9 @@ from tests.cases.dispatching import (
 )
 from tests.reports.ground import canned, changed, only_grow, same_tools, server
 
-from addendum.agent.agent import ToolDispatch
-from addendum.agent.hooks import Hook
-from addendum.agent.requests import Sent
+from addendum.agent.calls.hooks import Hook
+from addendum.agent.context.requests import Sent
+from addendum.agent.setup import ToolDispatch
 from addendum.lab.script import Entry, ScriptStep
 from addendum.log.events import AssistantMessage, DeveloperMessage, ToolCall, ToolResult
 from addendum.log.values import Call

@@ -20,7 +20,8 @@ from tests.reports.ground import (
     server,
 )
 
-from addendum.agent.agent import Agent, Limits
+from addendum.agent.agent import Agent
+from addendum.agent.setup import Limits
 from addendum.cache.record import RequestRecord
 from addendum.lab.runner import run_scenario
 from addendum.lab.scenario_file import find

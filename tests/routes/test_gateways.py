@@ -8,7 +8,7 @@ import pytest
 from tests.wire.prompts import human, prompt
 
 from addendum import encoding
-from addendum.agent.exchange import rejected_fields
+from addendum.agent.context.exchange import rejected_fields
 from addendum.cache.capture import route_of
 from addendum.errors import ConfigurationError, MissingCredential
 from addendum.lab.runner import run_scenario

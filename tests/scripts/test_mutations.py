@@ -8,7 +8,7 @@ import inspect
 import pytest
 from tests.scripts.loading import ROOT, load
 
-from addendum.agent.gate import GATES
+from addendum.agent.calls.gate import GATES
 
 SCRIPT = load("mutations")
 

@@ -20,7 +20,7 @@ import pytest
 from tests.agent.stage import CLAUDE, server, stage
 
 from addendum.errors import AddendumError, ConfigurationError, SessionMissing, StoreError
-from addendum.log.seal import read
+from addendum.log.reading import read
 from addendum.log.session_log import SessionLog
 from addendum.stores import SqliteStore, open_store, schema
 

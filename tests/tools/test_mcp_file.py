@@ -158,7 +158,7 @@ def test_servers_are_the_same_in_whatever_way_they_are_given(name: str, tmp_path
         assert server_specs(given, {}) == specs
     as_lists = {"time": {"command": ["run", "a//b", "/* c */"]}, "api": specs[1]}
     assert server_specs(as_lists, {}) == specs
-    assert Agent("anthropic:claude-opus-5-5", mcp_servers=str(file)).servers == specs
+    assert Agent("anthropic:claude-opus-5-5", mcp_servers=str(file)).setup.servers == specs
     assert read_mcp_file(file, {}) == specs
 
 

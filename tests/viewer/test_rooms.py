@@ -12,7 +12,7 @@ import anyio
 import pytest
 from tests.viewer.staged import OPUS, Stage, canned, long_log, spec, stage, stored, until
 
-from addendum.agent.approval import KINDS, pending
+from addendum.agent.calls.approval import KINDS, pending
 from addendum.lab.mcp_servers import CannedTool
 from addendum.log.approvals import ApprovalAsked, AskedCall
 from addendum.log.events import (

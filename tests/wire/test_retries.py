@@ -15,6 +15,7 @@ import json
 import tracemalloc
 import zlib
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import anyio
@@ -36,7 +37,7 @@ from tests.wire.wires import (
     thought,
 )
 
-from addendum.agent.requests import send
+from addendum.agent.context.sending import Sending, send
 from addendum.errors import ProviderBusy, ProviderError, ProviderRefused, StreamBroken
 from addendum.lab.aws_frames import frame
 from addendum.wire.answer import Answer
@@ -102,14 +103,11 @@ class Exchange:
         )
         api = WIRES[self.speaker.wire]
         request = WireRequest("http://provider.example/x", (), b"{}", framing=api.framing)
-        async with client:
-            return await send(
-                transport,
-                api,
-                request,
-                on_delta=self.deltas.append,
-                on_retry=self.retries.append,
-            )
+        sending = Sending(transport, api, request, on_retry=self.retries.append)
+        async with client, aclosing(sending.pieces()) as pieces:
+            async for deltas in pieces:
+                self.deltas += deltas
+        return sending.answer
 
 
 def good(speaker: Speaker, text: str = "ok") -> tuple[str, bytes]:
@@ -507,7 +505,7 @@ async def _sent(answer: httpx2.Response, **settings: Any) -> Answer:
     client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: answer))
     async with client, Transport(TransportSettings(**settings), client=client) as transport:
         request = WireRequest("http://provider.example/x", (), b"{}")
-        return await send(transport, WIRES["openai_chat"], request, on_delta=lambda _: None)
+        return await send(transport, WIRES["openai_chat"], request)
 
 
 @pytest.mark.parametrize("piece", KEEP_ALIVES)

@@ -9,23 +9,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
 
-from addendum.agent.tools import switched
+from addendum.agent.driving import drive
+from addendum.agent.runtime import Runtime
 from addendum.errors import ConfigurationError, Conflict
 from addendum.log import codec
 from addendum.log.events import Span, ToolPolicy, TurnEnd, TurnStart
 from addendum.log.session_log import SessionLog
 from addendum.log.store import held, new_id
 
-if TYPE_CHECKING:
-    from addendum.agent.session import Session
-
 
 @asynccontextmanager
 async def fork(
-    parent: Session, session_id: str | None, turn: int | None
-) -> AsyncGenerator[Session]:
+    parent: Runtime, session_id: str | None, turn: int | None
+) -> AsyncGenerator[Runtime]:
     """Open a child of a session.
 
     Args:
@@ -37,7 +34,7 @@ async def fork(
         ConfigurationError: There was no such turn, or there is a session with this id.
         StoreError: It could not be written; there is no child.
     """
-    agent, store = parent.agent, parent.store
+    setup, store = parent.setup, parent.store
     name = new_id() if session_id is None else session_id
     begun = parent.log.fork(name, None if turn is None else end_of(parent.log, turn))
     rows = [codec.encode_event(event) for event in begun.events]
@@ -50,14 +47,14 @@ async def fork(
             raise ConfigurationError(
                 f"there is a session {name!r} already; use another id"
             ) from None
-        log = agent.new_log(name)
+        log = setup.new_log(name)
         log.extend(rows)
-        child = await stack.enter_async_context(agent.drive(log, store, lease))
+        child = await stack.enter_async_context(drive(setup, log, store, lease))
         child.use(parent.route)
         child.instructions = parent.instructions
         child.conversation_instructions = parent.conversation_instructions
         child.turn_instructions = parent.turn_instructions
-        await child.registry.hand_over(parent.registry, switched(log).added)
+        await child.registry.hand_over(parent.registry, child.state.switches.added)
         if child.disabled != begun.disabled:
             # The agent's own were refused again, as in a session that is reopened.
             log.append(ToolPolicy(begun.disabled))

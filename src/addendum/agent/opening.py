@@ -15,31 +15,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 import anyio
 
 from addendum.agent import tasks
 
-if TYPE_CHECKING:
-    from addendum.agent.session import Session
+S = TypeVar("S")
+"""What is opened: a session."""
 
 
-class Opening:
+class Opening(Generic[S]):
     """A session that is to be opened: await it, or enter it as a context.
 
     Args:
-        live: Gives what opens the session and closes it again. It is entered and left in one task.
+        live: Gives what opens the session and closes it again, told what keeps it open. It is
+            entered and left in one task.
     """
 
-    def __init__(self, live: Callable[[], AbstractAsyncContextManager[Session]]) -> None:
+    def __init__(self, live: Callable[[Life[S]], AbstractAsyncContextManager[S]]) -> None:
         self._live = live
-        self._life: Life | None = None
+        self._life: Life[S] | None = None
 
-    def __await__(self) -> Generator[Any, Any, Session]:
+    def __await__(self) -> Generator[Any, Any, S]:
         return self._opened().__await__()
 
-    async def __aenter__(self) -> Session:
+    async def __aenter__(self) -> S:
         return await self._opened()
 
     async def __aexit__(self, *_: object) -> None:
@@ -47,26 +48,26 @@ class Opening:
         with anyio.CancelScope(shield=True):
             await self._life.close()
 
-    async def _opened(self) -> Session:
-        self._life = Life(self._live())
+    async def _opened(self) -> S:
+        self._life = Life(self._live)
         return await self._life.open()
 
 
-class Life:
+class Life(Generic[S]):
     """What keeps a session open.
 
     Args:
-        context: Opens the session and closes it again.
+        live: As for `Opening`.
     """
 
-    def __init__(self, context: AbstractAsyncContextManager[Session]) -> None:
-        self._context = context
-        self._session: Session | None = None
+    def __init__(self, live: Callable[[Life[S]], AbstractAsyncContextManager[S]]) -> None:
+        self._context = live(self)
+        self._session: S | None = None
         self._failure: BaseException | None = None
         self._scope = anyio.CancelScope()
         self._opened, self._leave, self._ended = anyio.Event(), anyio.Event(), anyio.Event()
 
-    async def open(self) -> Session:
+    async def open(self) -> S:
         """Open the session.
 
         Raises:
@@ -103,7 +104,6 @@ class Life:
             with self._scope:
                 async with self._context as session:
                     self._session = session
-                    session.life = self
                     self._opened.set()
                     await self._leave.wait()
         except BaseException as error:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from addendum.agent.runtime import Runtime
 from addendum.checked import Word, checks_arguments
 from addendum.errors import ConfigurationError
 from addendum.tools.mcp import CallOutcome
 from addendum.tools.mcp_offers import RemotePrompt
 from addendum.tools.mcp_pool import Connection
-
-if TYPE_CHECKING:
-    from addendum.agent.session import Session
 
 
 class ServerPrompt(Struct, frozen=True):
@@ -27,8 +24,8 @@ class ServerPrompt(Struct, frozen=True):
 class SessionPrompts:
     """The prompts of the servers that are switched on."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, run: Runtime) -> None:
+        self._run = run
 
     @checks_arguments
     async def list(self, server: Word | None = None) -> tuple[ServerPrompt, ...]:
@@ -40,17 +37,17 @@ class SessionPrompts:
         Raises:
             ConfigurationError: The server is off, unknown or cannot be asked.
         """
-        registry = self._session.registry
+        registry = self._run.registry
         on = [name for name in registry.server_names if registry.is_on(name)]
         found: list[ServerPrompt] = []
         for name in on if server is None else [server]:
             connection = await self._connection(name)
-            seconds = self._session.agent.limits.server_wait
+            seconds = self._run.setup.limits.server_wait
             answer = await connection.ask(lambda link: link.prompts(), seconds)
             if not isinstance(answer, CallOutcome):
                 found += [ServerPrompt(name, each) for each in answer]
             elif server is not None:
-                raise ConfigurationError(answer.text, session=self._session.id)
+                raise ConfigurationError(answer.text, session=self._run.id)
         return tuple(found)
 
     @checks_arguments
@@ -86,7 +83,7 @@ class SessionPrompts:
                 takes = ", ".join(known) or "none"
                 raise self._wrong(f"prompt {name!r} takes no argument {each!r}; it takes: {takes}")
         connection = await self._connection(server)
-        seconds = self._session.agent.limits.tool_timeout
+        seconds = self._run.setup.limits.tool_timeout
         found = await connection.ask(lambda link: link.prompt(name, given), seconds)
         if found.is_error:
             raise self._wrong(found.text)
@@ -95,10 +92,10 @@ class SessionPrompts:
         return found.text
 
     async def _connection(self, server: str) -> Connection:
-        registry = self._session.registry
+        registry = self._run.registry
         if not registry.is_on(server):
             raise self._wrong(f"server {server} is off; switch it on to use its prompts")
         return await registry.connection(server)
 
     def _wrong(self, why: str) -> ConfigurationError:
-        return ConfigurationError(why, session=self._session.id)
+        return ConfigurationError(why, session=self._run.id)

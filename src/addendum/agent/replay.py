@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterator
 from msgspec import Struct
 
 from addendum import encoding
-from addendum.agent.requests import KNOWN_RENDERINGS
+from addendum.agent.context.sent import KNOWN_RENDERINGS
 from addendum.cache.record import Declared, RequestRecord
 from addendum.errors import LogError
 from addendum.log.events import (

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from msgspec import Raw, Struct
 
-from addendum.agent.approval import Pending
+from addendum.agent.calls.approval import Pending
 from addendum.log.events import CacheBreak
 from addendum.log.subagents import SubagentEnded
 from addendum.log.values import Usage

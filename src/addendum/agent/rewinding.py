@@ -6,8 +6,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from addendum.agent.state import Latest
 from addendum.errors import ConfigurationError
-from addendum.log.events import Rewind, SystemMessage, TurnStart, UserMessage
+from addendum.log.events import Rewind, SystemMessage, UserMessage
 from addendum.log.session_log import SessionLog
 
 
@@ -65,20 +66,21 @@ def numbered(log: SessionLog, turn: int) -> Live:
     return found[turn]
 
 
-def last_said(log: SessionLog) -> Live:
+def last_said(log: SessionLog, latest: Latest) -> Live:
     """Return the turn of the last message.
+
+    Args:
+        log: The session's log.
+        latest: What it says last.
 
     Raises:
         ConfigurationError: The model sees none, or it was lost with the process that took it.
     """
-    for event in reversed(log.events):
-        if isinstance(event.data, TurnStart):
-            raise ConfigurationError(
-                "the last message was lost when its process ended; send it anew",
-                session=log.session,
-            )
-        if isinstance(event.data, UserMessage | Rewind):
-            break
+    if latest.turn_seq > latest.message_seq:
+        raise ConfigurationError(
+            "the last message was lost when its process ended; send it anew",
+            session=log.session,
+        )
     found = live_turns(log)
     if not found:
         raise ConfigurationError(

@@ -12,15 +12,19 @@ of the child brings it back. Stopping the parent's turn stops the child.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from addendum import encoding
-from addendum.agent.approval import Decision
+from addendum.agent.agent import Agent
+from addendum.agent.calls.approval import Decision
+from addendum.agent.calls.unknown_names import Written, check_names
+from addendum.agent.children import ChildTool
 from addendum.agent.results import total
-from addendum.agent.unknown_names import Written, check_names
+from addendum.agent.runtime import Runtime
+from addendum.agent.session import runtime_of
 from addendum.checked import Seconds, Word, check_value, checks_arguments
 from addendum.errors import ConfigurationError, SessionMissing
 from addendum.log.events import Event, ToolPolicy
@@ -30,10 +34,6 @@ from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import ToolSchema
 from addendum.tools.functions import FunctionTool, ToolContext
 from addendum.tools.names import check_function_names
-
-if TYPE_CHECKING:
-    from addendum.agent.agent import Agent
-    from addendum.agent.session import Session
 
 _PARAMETERS = Raw(
     encoding.encode(
@@ -84,36 +84,18 @@ def subagent(
     Raises:
         ConfigurationError: The name cannot be used.
     """
-    from addendum.agent.agent import Agent as AgentType  # it imports this module
-
-    check_value("subagent", "agent", agent, AgentType)
+    check_value("subagent", "agent", agent, Agent)
     check_function_names([name])
     written = [Written(f"subagent(exclude=[{each!r}])", each) for each in exclude]
-    check_names(agent, written, children=True)
-    run = _Child(agent, name, {*exclude, name})
+    check_names(agent.setup, written, children=True)
+
+    async def run(context: ToolContext, task: str) -> str:
+        if context.host is None:
+            raise ConfigurationError(f"{name} runs in a session only")
+        return await _run(runtime_of(context.host), agent, context, task, {*exclude, name})
+
     schema = ToolSchema(name, encoding.clean(description), _PARAMETERS, defer_loading or None)
-    return FunctionTool(schema, run, timeout, takes_context=True)
-
-
-class _Child(Struct, frozen=True):
-    """Runs calls of one subagent tool."""
-
-    agent: Agent
-    name: str
-    exclude: Collection[str]
-
-    async def __call__(self, context: ToolContext, arguments: dict[str, Any]) -> str:
-        """Give the task of a call to a child session; return what it answers."""
-        parent: Session | None = context.host
-        if parent is None:
-            raise ConfigurationError(f"{self.name} runs in a session only")
-        return await _run(parent, self.agent, context, arguments["task"], self.exclude)
-
-
-def agents_of(agent: Agent) -> tuple[Agent, ...]:
-    """Return the agents that an agent's own tools open child sessions of."""
-    runs = (tool.function for tool in agent.tools)
-    return tuple(run.agent for run in runs if isinstance(run, _Child))
+    return FunctionTool(schema, ChildTool(agent.setup, run), timeout, takes_context=True)
 
 
 def child_id(context: ToolContext) -> str:
@@ -126,12 +108,6 @@ def child_id(context: ToolContext) -> str:
     if len(parent) > _LONGEST:
         parent = encoding.digest(parent)[:24]
     return f"{parent}.{context.turn}.{context.step}.{encoding.digest(context.call_id)[:8]}"
-
-
-def ended(events: Sequence[Event], turn: int) -> tuple[SubagentEnded, ...]:
-    """Return the child sessions that a turn was done with, in order."""
-    data = (event.data for event in events)
-    return tuple(each for each in data if isinstance(each, SubagentEnded) and each.turn == turn)
 
 
 async def _free(store: Store, child: str) -> str:
@@ -147,7 +123,7 @@ async def _free(store: Store, child: str) -> str:
 
 
 async def _run(
-    parent: Session, agent: Agent, context: ToolContext, task: str, exclude: Collection[str]
+    parent: Runtime, agent: Agent, context: ToolContext, task: str, exclude: Collection[str]
 ) -> str:
     where = context.turn, context.step, context.call_id
     child = await _free(parent.store, child_id(context))
@@ -157,14 +133,14 @@ async def _run(
     events: Sequence[Event] = ()
     try:
         async with agent.open(
-            child, store=parent.store, parent=parent.id, exclude=excluded
+            child, store=parent.store, parent=parent.log.session, exclude=excluded
         ) as session:
             events = session.log.events
-            session.above = parent
+            runtime_of(session).above = parent
             if refused := set(parent.disabled) - set(session.log.disabled):
                 # Names of the parent's: the child need not have such tools.
                 session.log.append(ToolPolicy(tuple(sorted({*session.log.disabled, *refused}))))
-                await session.flush()
+                await runtime_of(session).flush()
             result = await session.run(task)
             while result.waiting:
                 result = await session.decide(

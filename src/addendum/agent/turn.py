@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Literal
+from contextlib import aclosing
+from typing import Literal
 
 import anyio
 
 from addendum import encoding
-from addendum.agent.approval import Pending, complete
-from addendum.agent.batch import Batch
-from addendum.agent.compaction import Automatic
-from addendum.agent.early import Early
-from addendum.agent.exchange import ask
+from addendum.agent.calls.approval import Decisions, Pending, complete
+from addendum.agent.calls.batch import Batch
+from addendum.agent.calls.early import Early
+from addendum.agent.context.compaction import Automatic
+from addendum.agent.context.exchange import Arrived, Asking, Failed
+from addendum.agent.context.step import log_step, step_input
 from addendum.agent.results import (
     Notice,
+    RequestDone,
     RequestFigures,
     StreamEvent,
     TurnResult,
     not_there,
     total,
 )
-from addendum.agent.step import log_step
-from addendum.agent.subagents import ended
+from addendum.agent.runtime import Runtime
 from addendum.errors import (
     AddendumError,
     ConfigurationError,
@@ -42,36 +44,34 @@ from addendum.log.events import (
 from addendum.log.known import ServerAway
 from addendum.routes import credentials
 from addendum.tools.registry import Snapshot
-from addendum.wire.answer import Answer, Parser
+from addendum.wire.answer import Answer
 from addendum.wire.refusal import one_line, too_large
-
-if TYPE_CHECKING:
-    from addendum.agent.approval import Decisions
-    from addendum.agent.session import Session
 
 
 class Turn:
     """One turn of a session.
 
     Args:
-        session: The session.
+        run: The session.
         emit: Told of everything that happens.
     """
 
-    def __init__(self, session: Session, emit: Callable[[StreamEvent], None]) -> None:
-        self._session = session
+    def __init__(self, run: Runtime, emit: Callable[[StreamEvent], None]) -> None:
+        self._run = run
         self._tell = emit
         self._notices: list[str] = []
         self._figures: list[RequestFigures] = []
         self._unsaid: str | None = None
-        self._parser: Parser | None = None
+        self._asking: Asking | None = None
         self._early: Early | None = None
         self._last = Answer()
-        self._compacting = Automatic(session, self._emit, self._figures)
+        self._compacting = Automatic(run, self._emit)
 
     def _emit(self, event: StreamEvent) -> None:
         if isinstance(event, Notice):
             self._notices.append(event.text)
+        elif isinstance(event, RequestDone):
+            self._figures.append(event.figures)
         self._tell(event)
 
     async def run(self, text: str) -> TurnResult:
@@ -82,7 +82,7 @@ class Turn:
             AddendumError: Whatever else ended it; the log says so.
         """
         self.check(text)
-        log = self._session.log
+        log = self._run.log
         turn = log.turns + 1
         log.append(TurnStart(turn))
         self._unsaid = encoding.clean(text)
@@ -94,12 +94,12 @@ class Turn:
         Raises:
             ConfigurationError: The text says nothing; or the route has no key.
         """
-        session = self._session
+        run = self._run
         if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(
-                "the message is empty or no text; write something", session=session.id
+                "the message is empty or no text; write something", session=run.id
             )
-        credentials(session.route)
+        credentials(run.route)
 
     async def resume(self, decisions: Decisions) -> TurnResult:
         """Go on with the turn that waits for a person.
@@ -112,9 +112,9 @@ class Turn:
                 still.
             AddendumError: As `run`.
         """
-        session, log = self._session, self._session.log
-        complete(log.asked, decisions, session.id, session.decidable)
-        credentials(session.route)
+        run, log = self._run, self._run.log
+        complete(log.asked, decisions, run.id, run.setup.decidable)
+        credentials(run.route)
         assert log.turn is not None
         turn = log.turn
         return await self._ended(turn, lambda: self._rest(turn, decisions))
@@ -123,7 +123,7 @@ class Turn:
         self, turn: int, work: Callable[[], Awaitable[tuple[str, tuple[Pending, ...]]]]
     ) -> TurnResult:
         """Do the work of a turn and close it; one that waits for a person stays open."""
-        session, log = self._session, self._session.log
+        run, log = self._run, self._run.log
         try:
             answer, waiting = await work()
         except anyio.get_cancelled_exc_class():
@@ -131,28 +131,28 @@ class Turn:
             # The cancellation counts for more than a store that fails now: the events are kept,
             # and the next flush tries again.
             with anyio.CancelScope(shield=True), contextlib.suppress(AddendumError):
-                await session.flush()
+                await run.flush()
             raise
         except AddendumError as error:
-            error.session = error.session or session.id
+            error.session = error.session or run.id
             self._abandon(str(error), "limit" if isinstance(error, LimitReached) else "failed")
-            await session.flush()
+            await run.flush()
             raise
         except BaseException as error:
             self._abandon(described(error), "interrupted")
             if isinstance(error, Exception):
-                await session.flush()
+                await run.flush()
             raise
         if not waiting:
             log.append(TurnEnd(turn))
-        await session.flush()
+        await run.flush()
         return TurnResult(
             answer,
             turn,
             total([figures.usage for figures in self._figures]),
             tuple(self._figures),
             waiting,
-            ended(log.rare, turn),
+            tuple(run.state.latest.children),
             tuple(self._notices),
             self._last.ending,
             not (self._last.text or self._last.calls),
@@ -163,40 +163,31 @@ class Turn:
 
         A turn that waits for a person goes on waiting: stopping the question decides nothing.
         """
-        log, why = self._session.log, one_line(why)
+        log, why = self._run.log, one_line(why)
         if log.asked is not None:
             return
-        if self._parser is not None and log.step is not None and log.turn is not None:
-            partial = self._parser.partial()
-            log.append(
-                AssistantAttempt(
-                    log.turn,
-                    log.step,
-                    self._session.route.name,
-                    why,
-                    "CANCELLED",
-                    text=partial.text,
-                    usage=partial.usage,
-                )
-            )
-            self._parser = None
+        partial = None if self._asking is None else self._asking.partial()
+        if partial is not None and log.step is not None and log.turn is not None:
+            self._attempted(why, "CANCELLED", partial)
+        self._asking = None
         if self._unsaid is not None and log.turn is not None:
             # It ended while it waited for a server or a summary: as if its request had failed.
             if log.step is None:
                 log.append(StepStart(log.turn, 1))
             with contextlib.suppress(AddendumError):
-                self._write(self._session.registry.snapshot())
+                self._write(self._run.registry.snapshot())
         log.close_open(why, reason)
 
     async def _steps(self, turn: int, first: int) -> tuple[str, tuple[Pending, ...]]:
         """Make steps until the model calls no more tools, or a person has to decide."""
-        session, log = self._session, self._session.log
-        for step in range(first, session.agent.limits.steps + 1):
-            await session.using.heard()
+        run, log = self._run, self._run.log
+        for step in range(first, run.setup.limits.steps + 1):
+            await run.using.heard()
             await self._compacting.run(within=step > 1)
             log.append(StepStart(turn, step))
             snapshot, context = await self._prepare()
-            self._early = session.early(self._emit, snapshot)
+            if run.setup.early_start:
+                self._early = Early(run, self._emit, snapshot)
             try:
                 try:
                     answer, context = await self._ask(context)
@@ -208,10 +199,10 @@ class Turn:
                     await self._compacting.make_room(error)
                     continue
                 self._last = answer
-                batch = Batch(session, self._emit, snapshot, context, self._early)
+                batch = Batch(run, self._emit, snapshot, context, self._early)
                 planned, message = batch.understand(answer)
                 log.append(message)
-                await session.using.heard()
+                await run.using.heard()
                 if planned and (waiting := await batch.run(planned)):
                     return answer.text, waiting
             finally:
@@ -220,92 +211,101 @@ class Turn:
             log.append(StepEnd(turn, step))
             if not planned:
                 return answer.text, ()
-            await session.flush()
+            await run.flush()
         raise LimitReached(
-            f"the turn took {session.agent.limits.steps} steps without an end; raise "
+            f"the turn took {run.setup.limits.steps} steps without an end; raise "
             "Limits(steps=...) or ask for less at once",
-            session=session.id,
+            session=run.id,
         )
 
     async def _rest(self, turn: int, decisions: Decisions) -> tuple[str, tuple[Pending, ...]]:
-        session, log = self._session, self._session.log
+        run, log = self._run, self._run.log
         step = log.step
         assert step is not None
         # What the request that is answered was rendered with, whatever route comes next.
-        found = (event.data for event in reversed(log.events))
-        context = next(data for data in found if isinstance(data, RequestContext))
-        batch = Batch(session, self._emit, session.registry.snapshot(), context)
+        context = run.state.sent.latest
+        assert context is not None
+        batch = Batch(run, self._emit, run.registry.snapshot(), context)
         await batch.decide(decisions)
         log.append(StepEnd(turn, step))
-        await session.flush()
+        await run.flush()
         return await self._steps(turn, step + 1)
 
     # -- before the request -----------------------------------------------------------------
 
     async def _prepare(self) -> tuple[Snapshot, RequestContext]:
         """Take in what has settled, and log what the request is made of."""
-        session = self._session
-        snapshot = await session.settle()
-        await session.downgrades.read(session.route)
-        for server, wrong in session.registry.troubles().items():
-            session.log.append(ServerAway(server, wrong))
+        run = self._run
+        snapshot = await run.settle()
+        await run.downgrades.read(run.route)
+        for server, wrong in run.registry.troubles().items():
+            run.log.append(ServerAway(server, wrong))
             if wrong:
                 self._emit(Notice(not_there(server, wrong)))
-        if (change := session.change()) is not None:
+        if (change := run.change()) is not None:
             self._emit(Notice(change))
-        for line in session.unknown_names.notices(snapshot):
+        for line in run.unknown_names.notices(snapshot):
             self._emit(Notice(line))
         return snapshot, self._write(snapshot)
 
     def _write(self, snapshot: Snapshot) -> RequestContext:
         """Log what the request is made of, in its fixed order; the person's message once."""
-        session = self._session
+        run = self._run
         text, self._unsaid = self._unsaid, None
-        for _, notice in session.redefinitions.check(session.log, snapshot):
+        for _, notice in run.redefinitions.check(run.log, snapshot):
             self._emit(Notice(notice))
-        given = session.step_input(snapshot)
-        became_head = log_step(session.log, given, text)
-        session.wrote_step(snapshot, became_head)
-        session.requests.log_context(given.context)
-        for lost in session.left_out.check(snapshot, given.context):
+        own = step_input(run, snapshot)
+        became_head = log_step(run.log, own, text)
+        # What was asked for this step is done.
+        run.first = run.series = run.new_head = False
+        run.redefinitions.hold()
+        if became_head:
+            run.head = snapshot.active
+        run.requests.log_context(own.context)
+        head = run.state.history.head
+        for lost in run.left_out.check(snapshot, own.context, run.route, head):
             self._emit(Notice(lost))
-        return given.context
+        return own.context
 
     # -- the request ------------------------------------------------------------------------
 
     async def _ask(self, context: RequestContext) -> tuple[Answer, RequestContext]:
-        answer = await ask(
-            self._session,
-            context,
-            self._emit,
-            self._keep,
-            self._figures,
-            self._attempt,
-            fed=None if self._early is None else self._early.fed,
-        )
-        self._parser = None
-        return answer
+        """Return the answer, and what the request was rendered with that it answers."""
+        asking = self._asking = Asking(self._run, context, waiting=self._emit)
+        async with aclosing(asking.events()) as events:
+            async for event in events:
+                if isinstance(event, Arrived):
+                    if self._early is not None:
+                        self._early.fed(event.parser)
+                elif isinstance(event, Failed):
+                    self._failed(event)
+                else:
+                    self._emit(event)
+        self._asking = None
+        return asking.answer, asking.context
 
-    def _keep(self, parser: Parser) -> None:
-        self._parser = parser
-
-    def _attempt(self, error: ProviderError) -> None:
-        session, log = self._session, self._session.log
+    def _failed(self, failed: Failed) -> None:
         if self._early is not None:
             self._early.drop()
+        error = failed.error
+        error.route = self._run.route.name
+        self._attempted(str(error), error.code, failed.partial, error.status)
+
+    def _attempted(
+        self, why: str, code: str | None, partial: Answer, status: int | None = None
+    ) -> None:
+        """Log what has arrived of an answer that does not come."""
+        log = self._run.log
         assert log.turn is not None and log.step is not None
-        partial = Answer() if self._parser is None else self._parser.partial()
-        error.route = session.route.name
         log.append(
             AssistantAttempt(
-                log.turn,
-                log.step,
-                session.route.name,
-                str(error),
-                error.code,
-                error.status,
-                partial.text,
-                partial.usage,
+                turn=log.turn,
+                step=log.step,
+                route=self._run.route.name,
+                error=why,
+                code=code,
+                status=status,
+                text=partial.text,
+                usage=partial.usage,
             )
         )
-        self._parser = None

@@ -12,7 +12,7 @@ from typing import Any, cast
 import click
 
 from addendum import encoding
-from addendum.agent.approval import Decision, Pending
+from addendum.agent.calls.approval import Decision, Pending
 from addendum.cli.chat_view import say, shade
 from addendum.cli.terminal import line
 from addendum.errors import ContentError

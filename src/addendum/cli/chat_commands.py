@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from addendum.agent.context.epochs import coming
 from addendum.agent.prompts import ServerPrompt
-from addendum.agent.session import Session
+from addendum.agent.session import Session, runtime_of
 from addendum.cli.chat_view import say
 from addendum.cli.switch_cost import told
 from addendum.cli.terminal import WIDTH, line
@@ -240,7 +241,7 @@ class Commands:
 
 def route_line(session: Session) -> str:
     """Return the session's route and how it is told of tool changes."""
-    context = session.current_context()
+    context = coming(runtime_of(session))
     return f"on {session.route.full_name}; tool changes: {context.projection}"
 
 

@@ -34,6 +34,7 @@ from addendum.cli.live_run import (
     new_marker,
     total_cost,
 )
+from addendum.cli.run_table import table_end, table_heads, table_rows
 from addendum.cli.terminal import echo, line, print_json, run_async, wrapped
 from addendum.errors import ConfigurationError
 from addendum.log.values import Usage
@@ -235,7 +236,6 @@ def _price_said(estimate: Estimate, wanted: Wanted, route: Route, address: str) 
 
 
 def _shown(route: Route, moment: datetime, outcome: Outcome) -> str:
-    from addendum.cli.demo import table_end, table_heads, table_rows
     from addendum.log.events import RouteDowngrade
 
     runs = outcome.runs

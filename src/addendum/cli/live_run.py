@@ -26,7 +26,7 @@ from addendum.routes.prices import prices
 from addendum.tell.figures import money
 
 if TYPE_CHECKING:
-    from addendum.agent.requests import Sent
+    from addendum.agent.context.requests import Sent
     from addendum.lab.report import Run
     from addendum.lab.scenario import CannedFunction, Scenario, ScenarioServer
     from addendum.tools.functions import FunctionTool
@@ -255,7 +255,8 @@ async def _play(
     scenario: Scenario, route: Route, way: ToolChanges, meter: Meter
 ) -> tuple[Run, AddendumError | None]:
     """Play one conversation as far as it goes; return it judged, and what ended it early."""
-    from addendum.agent.agent import Agent, Limits
+    from addendum.agent.agent import Agent
+    from addendum.agent.setup import Limits
     from addendum.cache.record import RequestRecord
     from addendum.lab.records import Said, record_of
     from addendum.lab.report import judged

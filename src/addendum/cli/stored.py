@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from addendum.cli.terminal import line, wrapped
 from addendum.errors import ConfigurationError, SessionMissing
 from addendum.log.events import RequestSent
-from addendum.log.seal import change_of, read
+from addendum.log.reading import change_of, read
 from addendum.log.session_log import SessionLog
 from addendum.log.store import SessionRow, Store
 from addendum.paths import shown, there

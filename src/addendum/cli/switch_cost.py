@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from addendum.agent.switch_cost import SwitchCost
+from addendum.agent.context.switch_cost import SwitchCost
 from addendum.tell.figures import money, number
 
 

@@ -13,9 +13,10 @@ from decimal import Decimal
 from msgspec import Struct
 
 from addendum.agent.agent import Agent
-from addendum.agent.preview import shown_only, unknown_tool
-from addendum.agent.session import Session
-from addendum.agent.switch_cost import SwitchCost, switch_cost
+from addendum.agent.context.epochs import coming
+from addendum.agent.context.preview import shown_only, unknown_tool
+from addendum.agent.context.switch_cost import SwitchCost, switch_cost
+from addendum.agent.session import Session, runtime_of
 from addendum.cache.compare import BYTES_A_TOKEN
 from addendum.cache.cost import again as price_again
 from addendum.encoding import encode
@@ -107,8 +108,8 @@ async def what_if(
     await store.release(lease)
     async with agent.open(log.session, store=store) as session:
         _as_it_was(session)
-        cost = switch_cost(session, snapshot)
-        context = session.current_context()
+        cost = switch_cost(runtime_of(session), snapshot)
+        context = coming(runtime_of(session))
         if not cost.prompt:
             broken = context.projection == "rebind" or (
                 verb == "disable" and context.removals == "omit"

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from addendum import encoding
-from addendum.agent.approval import Approval, OnRedefinition, Policy
+from addendum.agent.calls.approval import Approval, OnRedefinition, Policy
 from addendum.errors import ContentError
 from addendum.tools.envelope import MAX_ARGUMENTS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from addendum import encoding
-from addendum.agent.approval import Approval, Decision, Pending, Policy
+from addendum.agent.calls.approval import Approval, Decision, Pending, Policy
 from addendum.errors import ConfigurationError
 from addendum.lab.scenario import Decide
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from addendum import encoding
-from addendum.agent.requests import Sent
-from addendum.agent.session import Session
+from addendum.agent.context.requests import Sent
+from addendum.agent.session import Session, runtime_of
 from addendum.cache.record import Declared, RequestRecord
 from addendum.cache.rules import CacheRules
 from addendum.log.events import EndSeed, RequestContext, SystemMessage, UserMessage
@@ -121,7 +121,7 @@ def _keeps_head(context: RequestContext) -> bool:
 
 
 def _head(session: Session, static: str) -> str:
-    tools = [tool.identity() for tool in session.head_tools()]
+    tools = [tool.identity() for tool in runtime_of(session).state.history.head]
     return encoding.digest(encoding.encode([tools, static]))
 
 

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from addendum.log.events import DeveloperMessage, Event, RequestHeader, RequestSent, SystemMessage
+from addendum.log.events import DeveloperMessage, Event, RequestHeader, SystemMessage
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Header, ToolAddition, ToolRemoval
 
 
 def moved_since_request(log: SessionLog) -> bool:
     """Say whether the surface was replaced somewhere since the last request."""
-    for event in reversed(log.events):
-        if isinstance(event.data, RequestSent) and event.data.purpose == "turn":
-            return event.data.generation != log.surface.generation
-    return False
+    return log.state.generation not in (None, log.surface.generation)
 
 
 def same_header(one: Header, other: Header) -> bool:

@@ -14,7 +14,7 @@ import anyio
 
 from addendum.errors import AppendRefused, Conflict, ContentError, LogError, UnknownEvent
 from addendum.log import codec
-from addendum.log.approvals import ApprovalAsked, ApprovalDecided
+from addendum.log.approvals import ApprovalAsked
 from addendum.log.checks import CHECKED, check, refuse
 from addendum.log.events import (
     SURFACE_TYPES,
@@ -29,15 +29,13 @@ from addendum.log.events import (
     StepStart,
     SurfaceOp,
     ToolCall,
-    ToolPolicy,
     ToolResult,
-    ToolSwitch,
     TurnEnd,
     TurnStart,
     UserMessage,
 )
-from addendum.log.known import KnownTool, ServerAway, ToolsKnown
 from addendum.log.seal import Seal
+from addendum.log.state import LASTING, Fold, Folds, LogState
 from addendum.log.store import Lease, Store
 from addendum.log.surface import ON_SURFACE, Surface
 
@@ -54,28 +52,6 @@ _COMMON = frozenset(
         RequestSent,
     }
 )
-_FOLLOWED = frozenset(
-    {
-        TurnStart,
-        TurnEnd,
-        StepStart,
-        StepEnd,
-        ApprovalAsked,
-        ApprovalDecided,
-        RequestHeader,
-        AssistantMessage,
-        ToolResult,
-        EndSeed,
-        ToolPolicy,
-        ToolSwitch,
-        ToolsKnown,
-        ServerAway,
-    }
-)
-
-_KEPT = (EndSeed, ToolPolicy, ToolSwitch, ToolsKnown, ServerAway)
-"""What says something that holds for all that follows."""
-
 OUTCOME_UNKNOWN = (
     "TOOL_OUTCOME_UNKNOWN",
     "the session was interrupted after this tool was started; whether it had an effect is unknown. "
@@ -102,15 +78,7 @@ class SessionLog:
     Attributes:
         session: The session's id.
         surface: The live nodes.
-        turn: The open turn, or None.
-        step: The open step, or None.
-        turns: How many turns were opened so far.
-        inherited: How many events came from a parent.
-        disabled: Names of tools that are bound and refused.
-        asked: The batch that waits for a person, or None.
-        known: What is known of tools beside their definitions, by name.
-        away: What a person was told of servers whose tools are not there, by server.
-        switched_on: Whether a tool or server was ever switched on by hand.
+        state: What follows from them that appending needs to know.
         rare: The events that are no message, turn, step, call or request: few, and asked for
             where nothing else counts. Those that replace something are among them.
         seal: Running checksum of all events.
@@ -121,23 +89,16 @@ class SessionLog:
     def __init__(self, session: str, *, clock: Callable[[], int] = now_ms) -> None:
         self.session = session
         self.surface = Surface()
-        self.turn: int | None = None
-        self.step: int | None = None
-        self.turns = 0
-        self.inherited = 0
-        self.disabled: tuple[str, ...] = ()
-        self.asked: ApprovalAsked | None = None
-        self.known: dict[str, KnownTool] = {}
-        self.away: dict[str, str] = {}
-        self.switched_on = False
+        self.state = LogState(session)
         self.rare: list[Event] = []
         self.altered: set[int] = set()
         self.changed: set[int] = set()
         self.seal = Seal()
         self._events: list[Event] = []
         self._clock = clock
-        self._headers: dict[int, RequestHeader] = {}
-        self._waiting: list[str] = []
+        self._folds = Folds()
+        self._folds.register([self.state])
+        self._followed = False
         self._durable = 0
         self._encoded: dict[int, bytes] = {}
         self._unsure = False
@@ -149,9 +110,39 @@ class SessionLog:
         return self._events
 
     @property
+    def turn(self) -> int | None:
+        """The open turn, or None."""
+        return self.state.turn
+
+    @property
+    def step(self) -> int | None:
+        """The open step, or None."""
+        return self.state.step
+
+    @property
+    def turns(self) -> int:
+        """How many turns were opened so far."""
+        return self.state.turns
+
+    @property
+    def asked(self) -> ApprovalAsked | None:
+        """The batch that waits for a person, or None."""
+        return self.state.asked
+
+    @property
+    def disabled(self) -> tuple[str, ...]:
+        """Names of tools that are bound and refused."""
+        return self.state.disabled
+
+    @property
+    def inherited(self) -> int:
+        """How many events came from a parent."""
+        return self.state.inherited
+
+    @property
     def unanswered(self) -> tuple[str, ...]:
         """Ids of calls that have no result yet, in the model's order."""
-        return tuple(self._waiting)
+        return tuple(self.state.waiting)
 
     @property
     def durable(self) -> int:
@@ -160,6 +151,11 @@ class SessionLog:
 
     def __len__(self) -> int:
         return len(self._events)
+
+    def follow(self, *folds: Fold) -> None:
+        """Tell folds of every event so far, and of each that comes."""
+        self._followed = True
+        self._folds.register(folds, self._events)
 
     # -- append -----------------------------------------------------------------------------
 
@@ -200,7 +196,7 @@ class SessionLog:
         try:
             encoded = codec.encode_event(event)
         except ContentError as error:
-            raise refuse(self, event, str(error)) from error
+            raise refuse(self.state, event, str(error)) from error
         self._admit(event)
         self._encoded[seq] = encoded
         self.seal.add(encoded)
@@ -210,7 +206,7 @@ class SessionLog:
         kind, placed = type(event.data), event.surface_op
         try:
             if kind in CHECKED:
-                check(self, event)
+                check(self.state, event)
             # An append of what belongs on the surface is right in any case.
             if placed != "append" or kind not in ON_SURFACE:
                 self.surface.check(event)
@@ -226,43 +222,7 @@ class SessionLog:
             self.surface.apply(event)
         if kind not in _COMMON or (placed is not None and placed != "append"):
             self.rare.append(event)
-        if kind in _FOLLOWED:
-            self._follow(event)
-
-    def _follow(self, event: Event) -> None:
-        data = event.data
-        match data:
-            case StepStart():
-                self.step = data.step
-            case StepEnd():
-                self.step = self.asked = None
-            case AssistantMessage():
-                self._waiting = [call.id for call in data.calls]
-            case ToolResult():
-                self._waiting.remove(data.call_id)
-            case TurnStart():
-                self.turn = data.turn
-                self.turns = data.turn
-            case TurnEnd():
-                self.turn = None
-            case ApprovalAsked():
-                self.asked = data
-            case ApprovalDecided():
-                self.asked = None
-            case RequestHeader():
-                self._headers[event.seq] = data
-            case EndSeed():
-                self.inherited = data.inherited
-            case ToolPolicy():
-                self.disabled = data.disabled
-            case ToolSwitch():
-                self.switched_on = self.switched_on or data.on
-            case ToolsKnown():
-                self.known.update({tool.name: tool for tool in data.tools})
-            case ServerAway():
-                self.away[data.server] = data.why
-            case _:
-                pass
+        self._folds.take(event)
 
     # -- the store --------------------------------------------------------------------------
 
@@ -349,7 +309,8 @@ class SessionLog:
         told by a glance; whatever else comes, right or wrong, goes the way of an append.
         """
         taken, nodes = self._events, self.surface.nodes
-        turn, step, waiting, turns = self.turn, self.step, self._waiting, self.turns
+        state = self.state
+        turn, step, waiting, turns = state.turn, state.step, state.waiting, state.turns
         requests: list[Event] = []
         for event in events:
             if event.seq != len(taken):
@@ -362,10 +323,14 @@ class SessionLog:
             data: Any = event.data
             kind: type[Any] = data.__class__
             placed = event.surface_op
-            if placed is None:
+            if self._followed:
+                if kind is RequestSent:
+                    requests.append(event)
+            elif placed is None:
                 if kind is RequestSent:
                     requests.append(event)
                     taken.append(event)
+                    state.take(event)
                     continue
                 if kind is ToolCall:
                     if data.step == step and data.turn == turn:
@@ -377,7 +342,7 @@ class SessionLog:
                         taken.append(event)
                         continue
                 elif kind is StepEnd:
-                    if data.step == step and data.turn == turn and not waiting and not self.asked:
+                    if data.step == step and data.turn == turn and not waiting and not state.asked:
                         step = None
                         taken.append(event)
                         continue
@@ -413,11 +378,11 @@ class SessionLog:
                     taken.append(event)
                     nodes.append(event)
                     continue
-            self.turn, self.step, self._waiting, self.turns = turn, step, waiting, turns
+            state.turn, state.step, state.waiting, state.turns = turn, step, waiting, turns
             self._admit(event)
             nodes = self.surface.nodes
-            turn, step, waiting, turns = self.turn, self.step, self._waiting, self.turns
-        self.turn, self.step, self._waiting, self.turns = turn, step, waiting, turns
+            turn, step, waiting, turns = state.turn, state.step, state.waiting, state.turns
+        state.turn, state.step, state.waiting, state.turns = turn, step, waiting, turns
         return requests
 
     def until(self, seq: int) -> SessionLog:
@@ -438,28 +403,33 @@ class SessionLog:
         """Take in what a log says up to a turn's start, where nothing was replaced since."""
         self._events = later._events[:seq]
         self.rare = [event for event in later.rare if event.seq < seq]
-        self._headers = {at: header for at, header in later._headers.items() if at < seq}
+        headers = later.state.headers.items()
+        self.state.headers = {at: header for at, header in headers if at < seq}
         self.surface = later.surface.until(seq)
         start = later._events[seq].data
         assert isinstance(start, TurnStart)
-        self.turns = start.turn - 1
+        self.state.turns = start.turn - 1
+        for event in reversed(self._events):
+            if isinstance(event.data, RequestSent) and event.data.purpose == "turn":
+                self.state.take(event)
+                break
         for event in self.rare:
-            if isinstance(event.data, _KEPT):
-                self._follow(event)
+            if type(event.data) in LASTING:
+                self.state.take(event)
 
     @property
     def header(self) -> RequestHeader | None:
         """The latest header."""
-        return next(reversed(self._headers.values()), None)
+        return next(reversed(self.state.headers.values()), None)
 
     def header_at(self, seq: int) -> RequestHeader | None:
         """Return the header with this seq, if there is one."""
-        return self._headers.get(seq)
+        return self.state.headers.get(seq)
 
     @property
     def header_seq(self) -> int | None:
         """Seq of the latest header."""
-        return next(reversed(self._headers), None)
+        return next(reversed(self.state.headers), None)
 
     def fork(self, session: str, upto: int | None = None) -> SessionLog:
         """Return a child log with the same events up to and including seq `upto`.

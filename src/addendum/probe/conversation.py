@@ -16,10 +16,11 @@ from typing import Any, Literal, TypeAlias, cast
 from msgspec import Raw, Struct, structs
 
 from addendum import encoding
-from addendum.agent.agent import Agent, Limits
-from addendum.agent.requests import send
+from addendum.agent.agent import Agent
+from addendum.agent.context.sending import send
 from addendum.agent.results import RequestFigures
 from addendum.agent.session import Session
+from addendum.agent.setup import Limits
 from addendum.cache.cost import price
 from addendum.errors import LimitReached, ProviderRefused
 from addendum.log.events import RouteDowngrade, ToolResult
@@ -227,7 +228,6 @@ class Talk:
                 self._tap.transport,
                 wire(self._route.wire),
                 structs.replace(request, body=body),
-                on_delta=lambda _: None,
             )
         except ProviderRefused as error:
             refused(what, error)

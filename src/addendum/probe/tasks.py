@@ -13,8 +13,9 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Raw, Struct
 
 from addendum import encoding
-from addendum.agent.agent import Agent, Limits
+from addendum.agent.agent import Agent
 from addendum.agent.session import Session
+from addendum.agent.setup import Limits
 from addendum.errors import LimitReached
 from addendum.log.events import ToolResult
 from addendum.log.values import ToolSchema

@@ -7,7 +7,7 @@ one is not declared, so that whoever judges the requests sees it as what it is, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Raw, Struct, structs
@@ -151,85 +151,184 @@ def _reasons(blocks: Iterable[Block]) -> bool:
     )
 
 
+class _Case(Struct, frozen=True):
+    """What a cause is looked for in: a difference, and all that came before it.
+
+    Attributes:
+        found: Where the request stops extending the last one.
+        before: That request.
+        after: The request.
+        events: The log since that request was sent.
+        headers: What was said of tools there.
+        replaced: What took the place of earlier events there.
+    """
+
+    found: Difference
+    before: Prompt
+    after: Prompt
+    events: Sequence[Event]
+    headers: Sequence[RequestHeader]
+    replaced: Sequence[object]
+
+    @property
+    def new_head(self) -> bool:
+        return any(header.head for header in self.headers)
+
+    @property
+    def same_context(self) -> bool:
+        return self.before.context == self.after.context
+
+    @property
+    def by_value(self) -> bool:
+        return self.native and self.after.context.definitions == "by-value"
+
+    @property
+    def native(self) -> bool:
+        return self.after.context.projection in ("addition-only", "in-history")
+
+    def has(self, kind: type[object]) -> bool:
+        return any(isinstance(event.data, kind) for event in self.events)
+
+    def replaces(self, kind: type[object]) -> bool:
+        return any(isinstance(data, kind) for data in self.replaced)
+
+
 def cause(
     found: Difference, events: Sequence[Event], before: Prompt, after: Prompt
 ) -> tuple[BreakReason, str] | None:
     """Return why a request stops extending the last one on its route, or None.
+
+    The first row of `_CAUSES` that holds is the reason.
 
     Args:
         found: Where it does.
         events: The log since that request was sent.
         before: That request.
         after: The request.
+
+    Returns:
+        The reason, and in words what it is about; the words may be empty.
     """
-    if before.context.rendering != after.context.rendering:
-        return "rendering changed", ""
     headers = [event.data for event in events if isinstance(event.data, RequestHeader)]
-    native = after.context.projection in ("addition-only", "in-history")
-    by_value = native and after.context.definitions == "by-value"
-    new_head = any(header.head for header in headers)
-    fixed = before.context == after.context and not new_head
-    if found.at == "tools" and by_value and fixed and not after.context.redefine:
-        # Nothing else moves a tool of the head there: neither a compaction nor a rewind.
-        if changed := _replaced(before, after):
-            return "redefinition", ", ".join(changed)
-    if new_head and before.context == after.context and found.at in ("tools", "settings"):
-        # What moved the messages as well lies behind it.
-        return "head changed", ""
-    replaced = [event.data for event in events if isinstance(event.surface_op, Span)]
-    if any(isinstance(data, CompactionSummary) for data in replaced):
-        return "compaction", ""
-    if any(isinstance(data, Rewind) for data in replaced):
-        return "rewind", ""
-    if any(isinstance(event.data, EndSeed) for event in events):
-        return "fork", ""
-    if any(isinstance(event.data, RouteDowngrade) for event in events):
-        return "downgrade", ""
-    if before.context.avoids != after.context.avoids:
-        return "downgrade", "shapes of the history that the endpoint refused"
-    if before.context.withheld != after.context.withheld:
-        return "downgrade", "definitions that the endpoint refused"
-    if (before.context.projection, after.context.projection) == ("rebind", "dispatch"):
-        # The first change that nobody was prepared for brings the dispatcher with it.
-        return "head changed", "the dispatcher is bound from here on"
-    if before.context != after.context:
-        changed = [
-            name
-            for name in ("projection", "definitions", "tail", "caching", "ttl")
-            if getattr(before.context, name) != getattr(after.context, name)
-        ]
-        return "settings changed", ", ".join(changed)
-    if new_head:
-        return "head changed", ""
-    if found.at == "settings":
-        return "settings changed", found.detail
-    if found.at == "system" or any(isinstance(data, SystemMessage) for data in replaced):
-        return "prompt rewritten", ""
-    if not after.context.prompt_update and any(
-        isinstance(event.data, SystemMessage) for event in events
-    ):
-        return "prompt rewritten", ""
-    if headers and after.context.projection == "rebind" and found.at == "tools":
-        if set(_immediate(before)) != set(_immediate(after)):
-            return "rebinding", ""
-    if found.at == "messages" and _failed(events):
-        return "attempt failed", ""
-    if any(header.new_series for header in headers):
-        return "explicit series", ""
-    # By value nothing in front of a change ever moves, unless a definition has to be replaced.
-    if headers and by_value:
-        changed = [] if after.context.redefine else _replaced(before, after)
-        return ("redefinition", ", ".join(changed)) if changed else None
-    if headers and native:
-        changed = _redefined(before, after, headers)
-        if changed:
-            return "redefinition", ", ".join(changed)
-        if after.context.withheld and found.at == "tools":
-            # What came in place of a definition that the endpoint refused, or went for one.
-            return "redefinition", "of what the endpoint refused"
-        if after.context.projection == "addition-only":
-            return "removal or restore", ""
+    replaced: list[object] = [event.data for event in events if isinstance(event.surface_op, Span)]
+    case = _Case(found, before, after, events, headers, replaced)
+    for reason, holds in _CAUSES:
+        detail = holds(case)
+        if detail is not None:
+            return reason, detail
     return None
+
+
+def _if(holds: bool, detail: str = "") -> str | None:
+    return detail if holds else None
+
+
+def _names(names: Sequence[str]) -> str | None:
+    return ", ".join(names) if names else None
+
+
+def _rendering(case: _Case) -> str | None:
+    return _if(case.before.context.rendering != case.after.context.rendering)
+
+
+def _head_replaced(case: _Case) -> str | None:
+    """Nothing else moves a tool of a head by value: neither a compaction nor a rewind."""
+    fixed = case.same_context and not case.new_head and not case.after.context.redefine
+    if case.found.at == "tools" and case.by_value and fixed:
+        return _names(_replaced(case.before, case.after))
+    return None
+
+
+def _head_alone(case: _Case) -> str | None:
+    """What moved the messages as well lies behind the head."""
+    return _if(case.new_head and case.same_context and case.found.at in ("tools", "settings"))
+
+
+def _downgrade(case: _Case) -> str | None:
+    if case.has(RouteDowngrade):
+        return ""
+    if case.before.context.avoids != case.after.context.avoids:
+        return "shapes of the history that the endpoint refused"
+    withheld = case.before.context.withheld != case.after.context.withheld
+    return _if(withheld, "definitions that the endpoint refused")
+
+
+def _dispatcher(case: _Case) -> str | None:
+    """The first change that nobody was prepared for brings the dispatcher with it."""
+    way = (case.before.context.projection, case.after.context.projection)
+    return _if(way == ("rebind", "dispatch"), "the dispatcher is bound from here on")
+
+
+def _context(case: _Case) -> str | None:
+    names = ("projection", "definitions", "tail", "caching", "ttl")
+    before, after = case.before.context, case.after.context
+    changed = [name for name in names if getattr(before, name) != getattr(after, name)]
+    return _if(before != after, ", ".join(changed))
+
+
+def _settings(case: _Case) -> str | None:
+    return _if(case.found.at == "settings", case.found.detail)
+
+
+def _prompt(case: _Case) -> str | None:
+    replaced = case.found.at == "system" or case.replaces(SystemMessage)
+    return _if(replaced or (not case.after.context.prompt_update and case.has(SystemMessage)))
+
+
+def _rebinding(case: _Case) -> str | None:
+    told = bool(case.headers) and case.after.context.projection == "rebind"
+    if told and case.found.at == "tools":
+        return _if(set(_immediate(case.before)) != set(_immediate(case.after)))
+    return None
+
+
+def _attempt(case: _Case) -> str | None:
+    return _if(case.found.at == "messages" and _failed(case.events))
+
+
+def _series(case: _Case) -> str | None:
+    return _if(any(header.new_series for header in case.headers))
+
+
+def _redefinition(case: _Case) -> str | None:
+    """By value nothing in front of a change moves, unless a definition has to be replaced."""
+    if not (case.headers and case.native):
+        return None
+    if case.by_value:
+        replaceable = not case.after.context.redefine
+        return _names(_replaced(case.before, case.after)) if replaceable else None
+    if changed := _redefined(case.before, case.after, case.headers):
+        return _names(changed)
+    # What came in place of a definition that the endpoint refused, or went for one.
+    withheld = bool(case.after.context.withheld) and case.found.at == "tools"
+    return _if(withheld, "of what the endpoint refused")
+
+
+def _removal(case: _Case) -> str | None:
+    additions = case.after.context.projection == "addition-only" and not case.by_value
+    return _if(bool(case.headers) and additions)
+
+
+_CAUSES: Sequence[tuple[BreakReason, Callable[[_Case], str | None]]] = (
+    ("rendering changed", _rendering),
+    ("redefinition", _head_replaced),
+    ("head changed", _head_alone),
+    ("compaction", lambda case: _if(case.replaces(CompactionSummary))),
+    ("rewind", lambda case: _if(case.replaces(Rewind))),
+    ("fork", lambda case: _if(case.has(EndSeed))),
+    ("downgrade", _downgrade),
+    ("head changed", _dispatcher),
+    ("settings changed", _context),
+    ("head changed", lambda case: _if(case.new_head)),
+    ("settings changed", _settings),
+    ("prompt rewritten", _prompt),
+    ("rebinding", _rebinding),
+    ("attempt failed", _attempt),
+    ("explicit series", _series),
+    ("redefinition", _redefinition),
+    ("removal or restore", _removal),
+)
+"""Reasons in the order in which they are asked for: what explains most first."""
 
 
 def _replaced(before: Prompt, after: Prompt) -> list[str]:

@@ -8,14 +8,14 @@ wide a change is, that prefix is found again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Raw
 
 from addendum.log.values import ToolSchema
 from addendum.prompt.blocks import Block, Change, Marks, Native, Result, Text, Use
-from addendum.prompt.wire_facts import takes_mark
+from addendum.prompt.wire_facts import WireFacts, takes_mark
 
 TakesMark: TypeAlias = Callable[[str, Raw], bool]
 
@@ -140,17 +140,10 @@ class _Sequence:
         self,
         settled: Sequence[Block],
         opened: Sequence[Block],
-        *,
-        runs: bool,
-        text_only: bool,
-        input_only: bool,
-        results: bool,
-        takes_mark: TakesMark,
+        facts: WireFacts,
     ) -> None:
-        self._takes_mark = takes_mark
         self._settled, self._open, self._count = settled, opened, len(settled)
-        self._runs, self._text_only, self._input_only = runs, text_only, input_only
-        self._results = results
+        self._facts = facts
 
     def __len__(self) -> int:
         return self._count + len(self._open)
@@ -160,14 +153,14 @@ class _Sequence:
 
     def last_markable(self, end: int) -> int | None:
         """Return the index of the last markable block in front of `end`."""
-        if self._input_only:
+        if self._facts.input_marks:
             return self.last_input(end, ("user",))
         for index in range(min(end, len(self)) - 1, -1, -1):
             block = self[index]
-            if isinstance(block, Result) and not self._results:
+            if isinstance(block, Result) and not self._facts.result_marks:
                 continue
-            if markable(block, self._takes_mark) and not (
-                self._text_only and self._beside_tools(index)
+            if markable(block, self._facts.takes_mark) and not (
+                self._facts.text_marks and self._beside_tools(index)
             ):
                 return index
         return None
@@ -188,7 +181,7 @@ class _Sequence:
         for index in range(min(end, len(self)) - 1, -1, -1):
             block = self[index]
             if isinstance(block, Result):
-                taken = self._results
+                taken = self._facts.result_marks
             else:
                 taken = isinstance(block, Text) and block.role in roles
             # A result without a text is told as one where marks stand on texts.
@@ -201,10 +194,27 @@ class _Sequence:
         count, run = 0, ""
         for index in range(start + 1, end + 1):
             kind = _class(self[index])
-            if not (kind and kind == run and self._runs):
+            if not (kind and kind == run and self._facts.runs):
                 count += 1
             run = kind
         return count
+
+
+_WORTH: Mapping[str, Sequence[str]] = {
+    "kept": ("tools", "static", "lag", "end", "conversation"),
+    "moved": ("tools", "static", "history", "end", "conversation"),
+    # What stands between the marks of before and now is too wide to look back over.
+    "wide": ("static", "lag", "history", "end", "tools", "conversation"),
+    "wide, no prompt": ("tools", "lag", "history", "end"),
+    # No message of before lasts: what has to be found ends with the prompt.
+    "prompt alone": ("static", "conversation", "history", "end", "tools"),
+}
+"""What to mark, in order of worth, by what a request can still read; what does not fit is left out.
+
+The prompt has two ends, of its static text and of the conversation's. In the messages, `end` is the
+last place that takes a mark, `lag` the one where the last answered request stored its own end, and
+`history` the last one in front of a moved tail.
+"""
 
 
 def plan_marks(
@@ -213,17 +223,10 @@ def plan_marks(
     settled: Sequence[Block],
     opened: Sequence[Block],
     positions: Positions,
+    facts: WireFacts,
     *,
     tail_at: int | None,
-    limit: int,
-    lookback: int = 20,
-    runs: bool = True,
-    text_only: bool = False,
-    input_only: bool = False,
-    results: bool = True,
-    implicit: bool = False,
     fleeting: bool = False,
-    takes_mark: TakesMark = takes_mark,
 ) -> Marks:
     """Plan the marks of one request.
 
@@ -233,81 +236,59 @@ def plan_marks(
         settled: Blocks that are settled.
         opened: Blocks behind them.
         positions: Where things are.
+        facts: What the wire says of marks: how many, on what, and how far a read looks back.
         tail_at: Index of the block that a moved tail stands in front of; None without one.
-        limit: Most marks allowed; 0 for a wire without marks.
-        lookback: Positions that a read walks back from a mark, the mark's own included.
-        runs: Whether a run of calls, or of results, is one position.
-        text_only: Whether marks stand only on prompt text and in messages of text alone.
-        input_only: Whether marks stand only on text of what goes in. Then an answer is one block
-            with any number of positions, and the lagging mark is never left out for the tools'.
-        results: Whether a result may carry a mark.
-        implicit: Whether the provider stores the end of the latest user message or result by
-            itself.
         fleeting: Whether reasoning leaves with its turn, so that little behind its human message
             can be read again.
-        takes_mark: Says whether a native item may carry a mark, by its kind and itself.
     """
-    if not limit:
+    if not facts.marks:
         return Marks()
-    blocks = _Sequence(
-        settled,
-        opened,
-        runs=runs,
-        text_only=text_only,
-        input_only=input_only,
-        results=results,
-        takes_mark=takes_mark,
-    )
+    blocks = _Sequence(settled, opened, facts)
     stored = positions.stored_end()
-    if implicit:
+    if facts.implicit:
         ends = (tail_at, None if stored is None else stored + 1)
-        return _breakpoints(system, blocks, ends, limit, fleeting)
+        return _breakpoints(system, blocks, ends, facts.marks, fleeting)
     end = blocks.last_markable(len(blocks))
     lag = None if stored is None else blocks.last_markable(stored + 1)
-    has_tools = not text_only and any(not tool.defer_loading for tool in tools)
     history = blocks.last_markable(tail_at) if tail_at else None
-    # In order of worth; what does not fit is left out.
-    order: list[tuple[str, int]] = []
-    if tail_at is None:
-        if has_tools:
-            order.append(("tools", 0))
-        if system:
-            order.append(("system", 0))
-        if lag is not None:
-            order.append(("block", lag))
-        if end is not None:
-            order.append(("block", end))
-    else:
-        # The first mark behind the stored end is the one that has to find it again.
-        finder = end if history is None or (lag is not None and lag >= history) else history
-        far = max(lookback - ROOM, 0)
-        wide = (
-            lag is not None
-            and finder is not None
-            and (input_only or blocks.width(lag, finder) > far)
-        )
-        if system:
-            order.append(("system", 0))
-        if history is not None:
-            order.append(("block", history))
-        if end is not None:
-            order.append(("block", end))
-        if wide and lag is not None:
-            order.insert(1 if system else 0, ("block", lag))
-        elif lag is None and finder is not None and blocks.width(-1, finder) > far:
-            # No message of before lasts: what has to be found ends with the prompt.
-            wide = len(system) > 1
-            order[1:1] = [("system", 1)] * wide
-        if has_tools:
-            order.append(("tools", 0)) if wide and system else order.insert(0, ("tools", 0))
-    if len(system) > 1:
-        order.append(("system", 1))
-    chosen = list(dict.fromkeys(order))[:limit]
+    places: dict[str, tuple[str, int]] = {}
+    if not facts.text_marks and any(not tool.defer_loading for tool in tools):
+        places["tools"] = ("tools", 0)
+    for number, name in enumerate(("static", "conversation")[: len(system)]):
+        places[name] = ("system", number)
+    for name, block in (("lag", lag), ("history", history), ("end", end)):
+        if block is not None:
+            places[name] = ("block", block)
+    reach = "kept" if tail_at is None else _reach(blocks, lag, history, end, len(system), facts)
+    worth = [places[name] for name in _WORTH[reach] if name in places]
+    chosen = list(dict.fromkeys(worth))[: facts.marks]
     return Marks(
         ("tools", 0) in chosen,
         tuple(sorted(index for kind, index in chosen if kind == "system")),
         tuple(sorted(index for kind, index in chosen if kind == "block")),
     )
+
+
+def _reach(
+    blocks: _Sequence,
+    lag: int | None,
+    history: int | None,
+    end: int | None,
+    texts: int,
+    facts: WireFacts,
+) -> str:
+    """Return the row of `_WORTH` for a request with a moved tail."""
+    # The first mark behind the stored end is the one that has to find it again.
+    finder = end if history is None or (lag is not None and lag >= history) else history
+    if finder is None:
+        return "moved"
+    far = max(facts.lookback - ROOM, 0)
+    if lag is not None:
+        if facts.input_marks or blocks.width(lag, finder) > far:
+            return "wide" if texts else "wide, no prompt"
+    elif texts > 1 and blocks.width(-1, finder) > far:
+        return "prompt alone"
+    return "moved"
 
 
 def _breakpoints(

@@ -45,6 +45,7 @@ from addendum.tools.ledger import Ledger
 
 _chains = itertools.count(1)
 
+_NO_MARKS = WireFacts(marks=0)
 _SAID = frozenset({UserMessage, ToolResult, AddedContext, ServerInstructions, CompactionSummary})
 """Types of nodes that are said in a user's or a tool's turn."""
 
@@ -135,16 +136,9 @@ class Projector:
             self._blocks,
             opened,
             positions,
+            self.facts if self.context.caching else _NO_MARKS,
             tail_at=at if moved is not None or fleeting(self.context) else None,
-            limit=self.facts.marks if self.context.caching else 0,
-            implicit=self.facts.implicit,
-            lookback=self.facts.lookback,
-            runs=self.facts.runs,
-            text_only=self.facts.text_marks,
-            input_only=self.facts.input_marks,
-            results=self.facts.result_marks,
             fleeting=fleeting(self.context),
-            takes_mark=self.facts.takes_mark,
         )
         return Prompt(
             self.context,

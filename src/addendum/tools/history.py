@@ -8,7 +8,7 @@ the session-long fold in `addendum.tools.ledger` instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -58,8 +58,10 @@ class HistoryFold:
         head_seq: Its seq, or None before the first.
         first: Tools of the session's first header, by name: the agent's own.
         offered: Names that the series has told as callable, and has not taken back.
-        consumed: How many events were looked at so far.
+        consumed: How many events were read so far.
     """
+
+    kinds: ClassVar[frozenset[type]] = frozenset({RequestHeader, DeveloperMessage})
 
     def __init__(self) -> None:
         self.baseline: int | None = None
@@ -74,6 +76,7 @@ class HistoryFold:
         self._available: set[str] = set()
         self._snapshot = EMPTY
         self._result = EMPTY
+        self._stale = False
 
     def read(self, events: Sequence[Event]) -> ToolHistory:
         """Return the immutable snapshot after all of `events`.
@@ -81,20 +84,32 @@ class HistoryFold:
         Raises:
             LogError: An addition names a tool that its header does not define.
         """
-        taken = False
         for place in range(self.consumed, len(events)):
-            event = events[place]
-            data = event.data
-            if isinstance(data, RequestHeader):
-                self._take_header(event.seq, data)
-                taken = True
-            elif isinstance(data, DeveloperMessage):
-                self._take_message(event.seq, data)
-                taken = True
+            self.take(events[place])
         self.consumed = len(events)
-        if taken:
+        return self.history
+
+    def take(self, event: Event) -> None:
+        """Take in the next event of the log.
+
+        Raises:
+            LogError: An addition names a tool that its header does not define.
+        """
+        data = event.data
+        if isinstance(data, RequestHeader):
+            self._take_header(event.seq, data)
+            self._stale = True
+        elif isinstance(data, DeveloperMessage):
+            self._take_message(event.seq, data)
+            self._stale = True
+
+    @property
+    def history(self) -> ToolHistory:
+        """The immutable snapshot after all that was taken in."""
+        if self._stale:
             # Else a log from before updates were emitted, or a crash between header and message.
             self._result = self._snapshot if self._complete else ToolHistory(self._active)
+            self._stale = False
         return self._result
 
     @property

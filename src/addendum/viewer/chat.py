@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from addendum.agent.approval import Pending
+from addendum.agent.calls.approval import Pending
 from addendum.host.asking import as_run
 from addendum.log.approvals import ApprovalDecided
 from addendum.log.events import (

@@ -13,6 +13,8 @@ from typing import Any
 import anyio
 import msgspec
 
+from addendum.agent.context.epochs import coming
+from addendum.agent.session import runtime_of
 from addendum.errors import AddendumError, SessionMissing
 from addendum.log.events import RequestSent, Rewind
 from addendum.masking import Incoming, masked
@@ -21,7 +23,8 @@ from addendum.viewer.chat import items
 from addendum.viewer.ledger import Ledger
 from addendum.viewer.panel import groups
 from addendum.viewer.render import base_of, shown_items, shown_rows, template
-from addendum.viewer.rooms import House, Room
+from addendum.viewer.room import Room
+from addendum.viewer.rooms import House
 from addendum.viewer.watch import POLL_SECONDS, Watched
 
 PATIENCE = 15.0
@@ -225,7 +228,7 @@ async def panel_html(house: House, room: Room, words: Words) -> str:
         servers=len(servers),
         on=sum(group.on for group in servers),
         route=session.route.full_name,
-        projection=session.current_context().projection,
+        projection=coming(runtime_of(session)).projection,
         routes=house.routes,
         busy=room.busy,
         words=words,

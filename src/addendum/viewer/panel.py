@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import anyio.lowlevel
 from msgspec import Struct
 
-from addendum.agent.preview import shown_only, unknown_tool
-from addendum.agent.switch_cost import SwitchCost, switch_cost
+from addendum.agent.context.preview import shown_only, unknown_tool
+from addendum.agent.context.switch_cost import SwitchCost, switch_cost
+from addendum.agent.session import runtime_of
 from addendum.cache.compare import BYTES_A_TOKEN
 from addendum.errors import AddendumError, ContentError
 from addendum.log.events import ToolLeftOut
@@ -21,7 +22,7 @@ from addendum.tools.catalogue import KIND, decode_pin
 from addendum.tools.mcp import ServerSpec
 from addendum.tools.names import model_name
 from addendum.tools.registry import Snapshot
-from addendum.viewer.rooms import Room
+from addendum.viewer.room import Room
 from addendum.viewer.text import visible
 
 SHOWN = 200
@@ -235,7 +236,7 @@ def _cost(
         # Nothing of it is offered yet, so nothing goes.
         return words("cost.nothing_offered"), True
     try:
-        cost = switch_cost(room.session, switched(snapshot, server, on, tools))
+        cost = switch_cost(runtime_of(room.session), switched(snapshot, server, on, tools))
     except AddendumError as error:
         return words("cost.unknown_because", why=str(error)), False
     return told(cost, words), not cost.again and not cost.reasons
