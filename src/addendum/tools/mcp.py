@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 import secrets
 import shlex
 import weakref
@@ -39,6 +38,7 @@ from addendum.allowed import shown
 from addendum.checked import SECRET, Seconds, Wait, Word, check_fields
 from addendum.encoding import MAX_DEPTH, canonical, clean, digest, encode
 from addendum.errors import ConfigurationError, ContentError
+from addendum.lines import one_line
 from addendum.log.values import Media
 from addendum.masking import masked, secrets_in
 from addendum.tools.schema_slips import in_this_draft
@@ -450,19 +450,6 @@ def limited_instructions(text: str | None) -> str | None:
     if len(text) > MAX_INSTRUCTIONS:
         text = f"{text[:MAX_INSTRUCTIONS]}\n[cut: the instructions had {len(text):,} characters]"
     return clean(text)
-
-
-_SPACE = re.compile(r"\s+")
-
-
-def one_line(text: str, limit: int = 300) -> str:
-    """Return foreign text as one clean line of at most `limit` characters, for messages.
-
-    Credentials are replaced before anything is cut off: no part of one is left.
-    """
-    line = _SPACE.sub(" ", clean(masked(text)[: limit * 4])).strip()
-    line = "".join(c if c.isprintable() else "\ufffd" for c in line)
-    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def cut(text: str, limit: int = MAX_RESULT_BYTES) -> str:

@@ -22,6 +22,7 @@ import msgspec
 
 from addendum.encoding import decode
 from addendum.errors import ContentError
+from addendum.lines import one_line
 from addendum.tools.mcp import (
     CallOutcome,
     Listing,
@@ -32,7 +33,6 @@ from addendum.tools.mcp import (
     changed_outcome,
     lost_outcome,
     merge,
-    one_line,
 )
 from addendum.tools.mcp_patience import Job, Patience
 

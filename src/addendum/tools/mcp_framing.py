@@ -14,7 +14,7 @@ from typing import Any
 from mcp_types import JSONRPCError
 
 from addendum.errors import ContentError
-from addendum.tools.mcp import one_line
+from addendum.lines import one_line
 from addendum.tools.mcp_messages import LINE, MAX_MESSAGE, Allowance, unreadable
 
 MAX_SKIPPED = 4 * MAX_MESSAGE

@@ -38,7 +38,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from addendum import net
 from addendum.errors import ContentError
-from addendum.tools.mcp import ServerSpec, one_line
+from addendum.lines import one_line
+from addendum.tools.mcp import ServerSpec
 from addendum.tools.mcp_framing import Event, Events, decompressor
 from addendum.tools.mcp_messages import (
     LINE,

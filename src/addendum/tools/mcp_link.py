@@ -21,6 +21,7 @@ from pydantic import RootModel
 
 from addendum.encoding import encode
 from addendum.errors import ContentError, leaves
+from addendum.lines import one_line
 from addendum.tools.mcp import (
     MAX_LIST_BYTES,
     MAX_TOOLS,
@@ -31,7 +32,6 @@ from addendum.tools.mcp import (
     limited_instructions,
     limited_notes,
     lost_outcome,
-    one_line,
     remote_tool,
     screen_tool,
 )

@@ -39,7 +39,7 @@ from mcp_types import (
 
 from addendum.encoding import MAX_DEPTH, mend_surrogates, too_deep
 from addendum.errors import ContentError
-from addendum.tools.mcp import one_line
+from addendum.lines import one_line
 from addendum.tools.mcp_raw import BARE
 
 MAX_MESSAGE = 20 * 1024 * 1024

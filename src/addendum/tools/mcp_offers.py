@@ -11,7 +11,8 @@ from typing import Any, cast
 from msgspec import Struct
 
 from addendum.encoding import clean
-from addendum.tools.mcp import MAX_NAME, CallOutcome, cut, one_line
+from addendum.lines import one_line
+from addendum.tools.mcp import MAX_NAME, CallOutcome, cut
 from addendum.tools.mcp_raw import BARE
 from addendum.tools.mcp_results import blocks, objects, read_content
 
