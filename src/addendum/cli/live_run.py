@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from addendum.lab.report import Run
     from addendum.lab.scenario import CannedFunction, Scenario, ScenarioServer
     from addendum.tools.functions import FunctionTool
-    from addendum.tools.mcp import ServerSpec
+    from addendum.tools.mcp.values import ServerSpec
     from addendum.wire.transport import Reply, Retries, Retry, Transport, WireRequest
 
 SCENARIO = "g2-live"
@@ -245,7 +245,7 @@ async def _play(
     from addendum.lab.report import judged
     from addendum.lab.scenario import Say, Toggle
     from addendum.stores import open_store
-    from addendum.tools.mcp_pool import ServerPool
+    from addendum.tools.mcp.pool import ServerPool
 
     records: list[RequestRecord] = []
     stopped: AddendumError | None = None
@@ -305,7 +305,7 @@ def _function(tool: CannedFunction) -> FunctionTool[..., Any]:
 
 def _server(server: ScenarioServer) -> ServerSpec:
     from addendum.lab.mcp_servers import CannedTool, in_process
-    from addendum.tools.mcp import ServerSpec
+    from addendum.tools.mcp.values import ServerSpec
 
     tools = [
         CannedTool(

@@ -200,7 +200,7 @@ def _preview(
 ) -> None:
     from addendum.cli.switch_cost import told
     from addendum.cli.what_if import what_if
-    from addendum.tools.mcp_file import server_specs
+    from addendum.tools.mcp.file import server_specs
 
     servers = [spec.name for spec in server_specs(mcp)] if mcp is not None else []
     seen = run_async(what_if, log, switch, route, servers)
@@ -336,8 +336,8 @@ async def _pin(
     """Pin what can be pinned; return that, and what cannot with its error."""
     from addendum.stores import DEFAULT_URL, open_store
     from addendum.tools.catalogue import KIND, Pin, encode_pin, read_catalogue, write_catalogue
-    from addendum.tools.mcp_file import server_specs
-    from addendum.tools.mcp_pool import ServerPool
+    from addendum.tools.mcp.file import server_specs
+    from addendum.tools.mcp.pool import ServerPool
 
     specs = server_specs(mcp)
     pins: dict[str, Pin] = {}

@@ -1,7 +1,7 @@
 """MCP servers as values: what identifies one, what it offers, what it answered.
 
-No network and no process here, only the rules for what a server sends. `mcp_pool` keeps the
-connections, `mcp_link` speaks the protocol through the official SDK.
+No network and no process here, only the rules for what a server sends. `pool` keeps the
+connections, `link` speaks the protocol through the official SDK.
 
 What a server lists is data from outside. One bad tool never costs the others, nor the session,
 which a provider would refuse as a whole, for good once the tool stands in its history: a tool is

@@ -15,7 +15,7 @@ from addendum.encoding import decode
 from addendum.errors import ConfigurationError, ContentError
 from addendum.lines import one_line
 from addendum.paths import read_bytes
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 
 MAX_FILE = 1024 * 1024
 """Bytes that a file of servers may have."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from addendum.errors import ConfigurationError
 from addendum.lines import one_line
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 
 
 def start_error(spec: ServerSpec, number: int, what: str = "") -> ConfigurationError:
