@@ -41,8 +41,8 @@ from addendum.routes import choose_projection, context, load, resolve
 from addendum.stores import open_store
 from addendum.tools.functions import FunctionTool
 from addendum.tools.history import ToolUpdate
-from addendum.tools.mcp import ServerSpec, Timings
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec, Timings
 from addendum.wire.transport import Transport, TransportSettings
 
 pytestmark = pytest.mark.anyio

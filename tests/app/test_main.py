@@ -15,6 +15,7 @@ from addendum.agent.agent import Agent
 from addendum.app import main as program
 from addendum.cli import terminal
 from addendum.errors import ConfigurationError, ProviderError
+from addendum.lines import one_line
 from addendum.version import __version__
 
 
@@ -105,7 +106,7 @@ def test_an_error_is_one_line_without_a_traceback(
     def broken() -> None:
         terminal.run_async(fail)
 
-    monkeypatch.setattr(program.CommandGroup, "get_command", lambda *_: broken)
+    monkeypatch.setattr(program.Program, "get_command", lambda *_: broken)
     line = complaint("demo")
     assert said in line
     assert "Traceback" not in line
@@ -116,7 +117,7 @@ def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(program.CommandGroup, "get_command", lambda *_: broken)
+    monkeypatch.setattr(program.Program, "get_command", lambda *_: broken)
     assert "Traceback" not in call("demo", code=130).stderr
 
 
@@ -164,9 +165,9 @@ def test_colours_need_a_terminal_and_nobody_who_objects(monkeypatch: pytest.Monk
 
 
 def test_foreign_text_is_one_safe_line() -> None:
-    assert terminal.line("a\n b\t\x1b[31mred\x07\ud800", 80) == "a b \ufffd[31mred\ufffd\ufffd"
-    assert terminal.line("x" * 100, 10) == "x" * 9 + "…"
-    assert terminal.line("abc", 3) == "abc"
+    assert one_line("a\n b\t\x1b[31mred\x07\ud800", 80) == "a b \ufffd[31mred\ufffd\ufffd"
+    assert one_line("x" * 100, 10) == "x" * 9 + "…"
+    assert one_line("abc", 3) == "abc"
 
 
 def test_a_table_is_as_narrow_as_it_can_be() -> None:

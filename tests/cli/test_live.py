@@ -289,11 +289,11 @@ def longer(script: Script | None, size: int) -> Script:
 def test_usage_that_decides_the_price_and_is_missing_stops_it(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from addendum.cli import live_run
+    from addendum.cache import spending
 
-    real = live_run.price
+    real = spending.price
     monkeypatch.setattr(
-        live_run, "price", lambda r, u, w: None if u.raw is not msgspec.UNSET else real(r, u, w)
+        spending, "price", lambda r, u, w: None if u.raw is not msgspec.UNSET else real(r, u, w)
     )
     monkeypatch.setattr(live, "_affordable", lambda *_: None)
     result = place.demo("--yes", code=1)

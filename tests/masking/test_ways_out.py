@@ -53,7 +53,7 @@ from addendum.log.values import Call, Media
 from addendum.pytest_plugin import assert_stable_prefix
 from addendum.stores import MemoryStore, open_store
 from addendum.tell.words import words
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 from addendum.viewer import feed
 from addendum.viewer.actions import ACTIONS
 from addendum.viewer.app import _PAGES

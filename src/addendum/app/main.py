@@ -60,7 +60,7 @@ _BROKEN_PIPE = 141
 _INTERRUPTED = 130
 
 
-class CommandGroup(click.Group):
+class Program(click.Group):
     """The commands by name, and the one place where errors become a line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -151,7 +151,7 @@ def _fail(message: str) -> int:
     return 2
 
 
-@click.group("addendum", cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("addendum", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="addendum", message="%(prog)s %(version)s")
 def main() -> None:
     """Change an agent's tools in mid-conversation and keep the prompt cache."""

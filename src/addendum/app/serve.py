@@ -12,7 +12,8 @@ import anyio
 import click
 
 from addendum.cli.flags import HOST, NAME, PATH, TOKEN
-from addendum.cli.terminal import LAB_ROUTE, echo, line, run_async, store_option
+from addendum.cli.terminal import LAB_ROUTE, echo, run_async, store_option
+from addendum.lines import one_line
 
 if TYPE_CHECKING:
     from addendum.host.asking import AskMode
@@ -93,7 +94,7 @@ async def _serve(setup: Setup, host: str, port: int, token: str | None) -> None:
         app = build(house, host=host, access=token)
         async with listening(app, host=host, port=port, release=house.close) as url:
             lab = "the lab answers, its figures are simulated; " if setup.lab else ""
-            echo(f"addendum on {line(url, 200)} ({lab}Ctrl+C ends it)")
+            echo(f"addendum on {one_line(url, 200)} ({lab}Ctrl+C ends it)")
             if token is not None:
                 echo("visitors open it with ?access=TOKEN, once")
             # Whoever started this waits for the address.

@@ -10,7 +10,8 @@ import click
 from addendum.cli.flags import FILE, NAME, NEW_FILE
 from addendum.cli.live import asked_for_live, live_options, run_live
 from addendum.cli.run_table import table_end, table_heads, table_rows
-from addendum.cli.terminal import echo, json_option, line, print_json, run_async
+from addendum.cli.terminal import echo, json_option, print_json, run_async
+from addendum.lines import one_line
 from addendum.paths import told
 from addendum.routes import resolve
 
@@ -141,13 +142,13 @@ def _measure(runs: list[tuple[Run, Run]], quiet: bool) -> str | None:
             runs.append(run_async(_pair_on_engine, scenario, wire))
             if not titled:
                 by = f"measured by {runs[-1][0].engine}, a real engine; the script speaks"
-                echo(f"\n{_size(scenario)}; a token is a byte\n{line(by, 79)}")
+                echo(f"\n{_size(scenario)}; a token is a byte\n{one_line(by, 79)}")
                 titled = True
             if not quiet:
                 echo(table_rows(*runs[-1]))
     except EngineUnavailable as error:
         if not quiet:
-            echo(f"\n{line(f'No real engine: {error}', 79)}")
+            echo(f"\n{one_line(f'No real engine: {error}', 79)}")
         return str(error)
     return None
 
@@ -158,4 +159,4 @@ def _size(scenario: Scenario) -> str:
     turns = [step for step in scenario.steps if isinstance(step, Say)]
     summaries = sum(isinstance(step, Compact) for step in scenario.steps)
     requests = sum(len(step.entries) for step in turns) + summaries
-    return f"{line(scenario.name, 30)}: {len(turns)} turns, {requests} requests"
+    return f"{one_line(scenario.name, 30)}: {len(turns)} turns, {requests} requests"

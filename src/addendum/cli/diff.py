@@ -16,7 +16,6 @@ from addendum.cli.stored import altered, altered_lines, read_log
 from addendum.cli.terminal import (
     echo,
     json_option,
-    line,
     print_json,
     run_async,
     store_option,
@@ -26,6 +25,7 @@ from addendum.cli.terminal import (
 )
 from addendum.cli.why import excerpts
 from addendum.errors import ConfigurationError
+from addendum.lines import one_line
 from addendum.log.session_log import SessionLog
 from addendum.tell.figures import number
 
@@ -104,23 +104,25 @@ def _shown(
     log: SessionLog, before: RequestRecord, after: RequestRecord, seen: Comparison
 ) -> Iterator[str]:
     wide = width()
-    yield style(line(f"session {log.session}: request {before.n} to {after.n}", wide), bold=True)
+    yield style(
+        one_line(f"session {log.session}: request {before.n} to {after.n}", wide), bold=True
+    )
     yield from altered_lines(log)
     for record in (before, after):
         about = (
             f"{record.n}: turn {record.turn}, {number(len(record.body))} bytes, prompt "
             f"{number(record.usage.prompt)}, read {number(record.usage.cache_read)}, {record.route}"
         )
-        yield f"  {line(about, wide - 2)}"
+        yield f"  {one_line(about, wide - 2)}"
     for each in seen.settings:
-        yield f"  setting {line(each.name, 30)} differs"
+        yield f"  setting {one_line(each.name, 30)} differs"
         yield from excerpts(each.before or "not set", each.after or "not set", wide)
     yield ""
     yield table(("", "where", "what", "bytes", "~tokens"), list(_rows(seen.changes)), right=(3, 4))
     yield ""
     first = seen.first
     if first is not None:
-        yield f"first difference: {line(first.path, wide - 18)}"
+        yield f"first difference: {one_line(first.path, wide - 18)}"
         yield from excerpts(first.before, first.after, wide)
     elif seen.settings:
         yield f"the content of request {before.n} stands; settings that count differ"
@@ -153,4 +155,10 @@ def _short(change: Change) -> str:
 
 
 def _row(state: str, where: str, what: str, size: int, tokens: int) -> list[str]:
-    return [state, line(where, _WHERE), line(what, _WHAT), number(size), f"~{number(tokens)}"]
+    return [
+        state,
+        one_line(where, _WHERE),
+        one_line(what, _WHAT),
+        number(size),
+        f"~{number(tokens)}",
+    ]

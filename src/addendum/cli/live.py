@@ -35,8 +35,9 @@ from addendum.cli.live_run import (
     total_cost,
 )
 from addendum.cli.run_table import table_end, table_heads, table_rows
-from addendum.cli.terminal import echo, line, print_json, run_async, wrapped
+from addendum.cli.terminal import echo, print_json, run_async, wrapped
 from addendum.errors import ConfigurationError
+from addendum.lines import one_line
 from addendum.log.values import Usage
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.prices import prices
@@ -255,10 +256,10 @@ def _shown(route: Route, moment: datetime, outcome: Outcome) -> str:
         for event in run.sessions[0].events:
             if isinstance(event.data, RouteDowngrade):
                 told = f"{', '.join(event.data.rejected)} refused, going on by"
-                lines.append(line(f"{_way(run)}: {told} {event.data.projection}", 79))
+                lines.append(one_line(f"{_way(run)}: {told} {event.data.projection}", 79))
     lines.append(table_end([runs]))
     if outcome.stopped is not None:
-        lines += ["", wrapped(line(f"Stopped: {outcome.stopped}", 400))]
+        lines += ["", wrapped(one_line(f"Stopped: {outcome.stopped}", 400))]
     return "\n".join(lines)
 
 
@@ -286,7 +287,7 @@ def _figures(
         },
         "max_cost": _dollars(wanted.max_cost),
         "cost": {_way(run): _dollars(_cost(route, run)) for run in outcome.runs},
-        "stopped": None if code is None else line(code, 60),
+        "stopped": None if code is None else one_line(code, 60),
         "runs": [_run_figures(run) for run in outcome.runs],
     }
 

@@ -11,14 +11,15 @@ import click
 import msgspec
 
 from addendum.cli.flags import BASE_URL, DOLLARS, NAME, PATH, check_folder
-from addendum.cli.terminal import echo, json_option, line, print_json, run_async, table, wrapped
+from addendum.cli.terminal import echo, json_option, print_json, run_async, table, wrapped
+from addendum.lines import one_line
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.probed import Facts, Probed, keep, overlaid, results_file
 from addendum.tell.figures import number
 from addendum.version import __version__
 
 if TYPE_CHECKING:
-    from addendum.probe.conversation import Spending
+    from addendum.cache.spending import Spending
     from addendum.probe.endpoint import Form
     from addendum.probe.tasks import Score
 
@@ -87,7 +88,7 @@ def _as_told(route: Route, facts: Facts | None) -> bool:
 async def _probed(
     route: Route, tasks: bool, most: Decimal
 ) -> tuple[Probed, Spending, tuple[Form, ...], tuple[Score, ...]]:
-    from addendum.probe.conversation import Spending
+    from addendum.cache.spending import Spending
     from addendum.probe.endpoint import facts
     from addendum.probe.endpoint import probe as ask
     from addendum.probe.tasks import run_tasks
@@ -131,7 +132,7 @@ def _shown(
             )
             lines.append(wrapped(said, 2))
         lines += [
-            wrapped(line(f"{form.form}, {each.what}: refused: {each.said}", 300), 2)
+            wrapped(one_line(f"{form.form}, {each.what}: refused: {each.said}", 300), 2)
             for each in form.checks
             if each.verdict == "refused"
         ]

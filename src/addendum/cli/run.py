@@ -10,7 +10,6 @@ from addendum.cli.flags import BASE_URL, FILE, NAME
 from addendum.cli.terminal import (
     echo,
     json_option,
-    line,
     print_json,
     run_async,
     store_option,
@@ -18,6 +17,7 @@ from addendum.cli.terminal import (
     table,
     wrapped,
 )
+from addendum.lines import one_line
 from addendum.routes import ToolChanges
 from addendum.tell.figures import number, percent
 
@@ -97,14 +97,14 @@ def _shown(run: Run) -> str:
                 number(row.cache_read),
                 number(row.expected),
                 number(row.ceiling),
-                line(miss, 37),
+                one_line(miss, 37),
             ]
         )
     heads = ("n", "turn", "prompt", "read", "expected", "ceiling", "miss")
     totals = run.report.totals
     lines = [
         wrapped(
-            f"{line(run.scenario, 40)} on {run.route}: {context.projection}, definitions "
+            f"{one_line(run.scenario, 40)} on {run.route}: {context.projection}, definitions "
             f"{context.definitions}, removals {context.removals}, tail {context.tail}; {by}"
         ),
         "",
@@ -151,12 +151,13 @@ def problems(run: Run) -> list[str]:
     """Return what does not hold, a line each."""
     found = [
         style(
-            line(f"{each.rule} broken by request {each.n}: {each.path} {each.text}", 200), fg="red"
+            one_line(f"{each.rule} broken by request {each.n}: {each.path} {each.text}", 200),
+            fg="red",
         )
         for each in run.violations
     ]
     for row in run.report.requests:
         if row.miss is not None and not row.miss.declared and row.miss.reason != "provider":
             said = f"undeclared miss in request {row.n} at {row.miss.at}: {row.miss.reason}"
-            found.append(style(line(said, 200), fg="red"))
+            found.append(style(one_line(said, 200), fg="red"))
     return found

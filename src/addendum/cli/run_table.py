@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from addendum.cli.run import problems
-from addendum.cli.terminal import line, style
+from addendum.cli.terminal import style
+from addendum.lines import one_line
 from addendum.tell.figures import number, percent
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _WIDTHS = (8, 10, 9, 10, 8, 8)
 
 def table_rows(*runs: Run) -> str:
     """Return a route's rows: its name, and one row a run."""
-    return "\n".join([style(line(runs[0].route, 79), bold=True), *(_row(run) for run in runs)])
+    return "\n".join([style(one_line(runs[0].route, 79), bold=True), *(_row(run) for run in runs)])
 
 
 def _row(run: Run) -> str:
@@ -68,11 +69,11 @@ def table_end(runs: Sequence[tuple[Run, ...]]) -> str:
     lines = ["", _LEGEND]
     for ours, *_ in runs:
         for reason, lost in ours.broken().items():
-            lines.append(line(f"{ours.route}: {number(lost)} tokens broken: {reason}", 79))
-        lines += [line(f"{ours.route}: {note}", 79) for note in ours.notes()]
+            lines.append(one_line(f"{ours.route}: {number(lost)} tokens broken: {reason}", 79))
+        lines += [one_line(f"{ours.route}: {note}", 79) for note in ours.notes()]
     failed = [each for pair in runs for each in pair if not each.holds]
     for run in failed:
-        lines += [f"{line(run.route, 40)} ({_told(run)})", *problems(run)]
+        lines += [f"{one_line(run.route, 40)} ({_told(run)})", *problems(run)]
     verdict = "Not all rules hold." if failed else "All rules hold."
     lines += ["", style(verdict, fg="red" if failed else "green")]
     return "\n".join(lines)

@@ -61,8 +61,8 @@ from addendum.log.values import ToolSchema
 from addendum.routes import Route, TailChoice, ToolChanges, resolve
 from addendum.stores import open_store
 from addendum.tools.functions import FunctionTool
-from addendum.tools.mcp import ServerSpec, ServerState
-from addendum.tools.mcp_pool import Connection, ServerPool
+from addendum.tools.mcp.pool import Connection, ServerPool
+from addendum.tools.mcp.values import ServerSpec, ServerState
 
 SERVER_WAIT = 60.0
 """Seconds that a server may take to start, or to come back."""

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, structs
 
+from addendum.cache.spending import Spending
 from addendum.errors import ProviderRefused
 from addendum.probe.conversation import (
     Check,
-    Spending,
     What,
     judged,
     opened,

@@ -19,7 +19,7 @@ from addendum.tell.figures import money
 from addendum.tell.left_out import left_out
 from addendum.tell.words import Words
 from addendum.tools.catalogue import KIND, decode_pin
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 from addendum.tools.names import model_name
 from addendum.tools.registry import Snapshot
 from addendum.viewer.room import Room

@@ -24,9 +24,9 @@ from addendum.log.session_log import SessionLog
 from addendum.log.store import Store, new_id
 from addendum.routes import Route, credentials, describe, resolve
 from addendum.stores import DEFAULT_URL, open_store
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_file import server_specs
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.file import server_specs
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec
 from addendum.viewer.room import Room
 from addendum.viewer.watch import Watch, Watched
 

@@ -26,7 +26,7 @@ from addendum.errors import (
     ProviderError,
     ProviderRefused,
 )
-from addendum.masking import masked
+from addendum.lines import one_line
 from addendum.wire.reading import array, table, text
 
 RETRIED = frozenset({408, 409, 429})
@@ -225,23 +225,13 @@ def too_large(error: ProviderError) -> bool:
     )
 
 
-def one_line(said: str, limit: int = MAX_MESSAGE) -> str:
-    """Return foreign text as one printable line of at most `limit` characters.
-
-    Credentials are replaced before anything is cut off: no part of one is left.
-    """
-    said = masked(said)[: 4 * limit]
-    line = " ".join("".join(c if c.isprintable() else " " for c in said).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
 def _keep(error: ProviderError, body: bytes) -> ProviderError:
     vars(error)["body"] = encoding.clean(body[: 4 * MAX_BODY].decode("utf-8", "replace"))[:MAX_BODY]
     return error
 
 
 def _sentence(head: str, said: str, advice: str) -> str:
-    said = one_line(said).rstrip(".;: ")
+    said = one_line(said, MAX_MESSAGE).rstrip(".;: ")
     return f"{head}: {said}; {advice}" if said else f"{head}; {advice}"
 
 

@@ -28,9 +28,10 @@ from msgspec import Struct
 from addendum import net
 from addendum.checked import checks_arguments
 from addendum.errors import ConfigurationError, ProviderError, StreamBroken
+from addendum.lines import one_line
 from addendum.wire.incoming import Events, Framing, close, framer, lost
 from addendum.wire.limits import TransportSettings
-from addendum.wire.refusal import http_error, one_line, refusal_text
+from addendum.wire.refusal import MAX_MESSAGE, http_error, refusal_text
 from addendum.wire.retries import Retries, Retry
 from addendum.wire.sse import SseEvent
 
@@ -252,7 +253,7 @@ class Transport:
             media = headers.get("content-type", "").partition(";")[0].strip().lower()
             if media == "text/html":
                 body = _redacted(await self._error_body(response), request)
-                said = one_line(body.decode("utf-8", "replace"))
+                said = one_line(body.decode("utf-8", "replace"), MAX_MESSAGE)
                 raise StreamBroken(
                     f"{host} answered with {media} instead of an event stream: {said}; "
                     "check the base URL and that the endpoint streams",

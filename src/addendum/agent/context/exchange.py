@@ -30,6 +30,7 @@ from addendum.agent.results import (
 )
 from addendum.agent.runtime import Runtime
 from addendum.errors import ProviderError, ProviderRefused
+from addendum.lines import one_line
 from addendum.log.events import CacheBreak, RequestContext, RouteDowngrade
 from addendum.log.requests import RequestPurpose
 from addendum.routes import (
@@ -44,7 +45,7 @@ from addendum.routes import (
 from addendum.wire.answer import Answer, Parser, ReasoningDelta, TextDelta
 from addendum.wire.apis import wire
 from addendum.wire.endings import told
-from addendum.wire.refusal import one_line, refusal_text
+from addendum.wire.refusal import refusal_text
 from addendum.wire.transport import Retry
 
 

@@ -28,6 +28,7 @@ from msgspec import Raw
 
 from addendum import encoding
 from addendum.errors import ProviderRefused, StreamBroken
+from addendum.lines import one_line
 from addendum.log.values import Call, Usage
 from addendum.wire.answer import (
     Answer,
@@ -53,7 +54,6 @@ from addendum.wire.reading import (
     text,
     values,
 )
-from addendum.wire.refusal import one_line
 from addendum.wire.sse import SseEvent
 
 _ENDS = ("finishMessage", "safetyRatings", "stop_details")

@@ -30,10 +30,11 @@ from typing import Any, cast
 
 from addendum.encoding import clean, decode, encode
 from addendum.errors import ContentError
+from addendum.lines import one_line
 from addendum.log.values import Media
 from addendum.tools.files import read_file
-from addendum.tools.mcp import CallOutcome, checked_json, cut, one_line
-from addendum.tools.mcp_raw import BARE
+from addendum.tools.mcp.raw import BARE
+from addendum.tools.mcp.values import CallOutcome, checked_json, cut
 
 MAX_FILES = 10
 """Files of one result."""

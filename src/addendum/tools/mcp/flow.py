@@ -3,7 +3,7 @@
 A server may send what nobody asked for, and ask us things, faster than anyone can take it in; an
 error may come without the id of what it answers. Both show only where all messages pass.
 
-Imports the MCP SDK: import it only behind `mcp_link`.
+Imports the MCP SDK: import it only behind `link`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from addendum.errors import ContentError
-from addendum.tools.mcp_messages import unasked
-from addendum.tools.mcp_peer import Peer
+from addendum.tools.mcp.messages import unasked
+from addendum.tools.mcp.peer import Peer
 
 MAX_UNANSWERED = 100
 """Requests of a server's that wait for our answer: it may ask without ever reading one."""

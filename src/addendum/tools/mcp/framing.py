@@ -1,6 +1,6 @@
 """How bytes are cut into messages: lines of a process, events of a stream, compressed bodies.
 
-What is cut out is read by `mcp_messages`, whose limits hold here, too: nothing grows beyond a
+What is cut out is read by `messages`, whose limits hold here, too: nothing grows beyond a
 message, and what is no message is counted.
 """
 
@@ -14,8 +14,8 @@ from typing import Any
 from mcp_types import JSONRPCError
 
 from addendum.errors import ContentError
-from addendum.tools.mcp import one_line
-from addendum.tools.mcp_messages import LINE, MAX_MESSAGE, Allowance, unreadable
+from addendum.lines import one_line
+from addendum.tools.mcp.messages import LINE, MAX_MESSAGE, Allowance, unreadable
 
 MAX_SKIPPED = 4 * MAX_MESSAGE
 """Bytes of a line that is too long which are passed over in search of its end."""

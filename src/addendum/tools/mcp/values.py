@@ -1,7 +1,7 @@
 """MCP servers as values: what identifies one, what it offers, what it answered.
 
-No network and no process here, only the rules for what a server sends. `mcp_pool` keeps the
-connections, `mcp_link` speaks the protocol through the official SDK.
+No network and no process here, only the rules for what a server sends. `pool` keeps the
+connections, `link` speaks the protocol through the official SDK.
 
 What a server lists is data from outside. One bad tool never costs the others, nor the session,
 which a provider would refuse as a whole, for good once the tool stands in its history: a tool is
@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 import secrets
 import shlex
 import weakref
@@ -39,6 +38,7 @@ from addendum.allowed import shown
 from addendum.checked import SECRET, Seconds, Wait, Word, check_fields
 from addendum.encoding import MAX_DEPTH, canonical, clean, digest, encode
 from addendum.errors import ConfigurationError, ContentError
+from addendum.lines import one_line
 from addendum.log.values import Media
 from addendum.masking import masked, secrets_in
 from addendum.tools.schema_slips import in_this_draft
@@ -450,19 +450,6 @@ def limited_instructions(text: str | None) -> str | None:
     if len(text) > MAX_INSTRUCTIONS:
         text = f"{text[:MAX_INSTRUCTIONS]}\n[cut: the instructions had {len(text):,} characters]"
     return clean(text)
-
-
-_SPACE = re.compile(r"\s+")
-
-
-def one_line(text: str, limit: int = 300) -> str:
-    """Return foreign text as one clean line of at most `limit` characters, for messages.
-
-    Credentials are replaced before anything is cut off: no part of one is left.
-    """
-    line = _SPACE.sub(" ", clean(masked(text)[: limit * 4])).strip()
-    line = "".join(c if c.isprintable() else "\ufffd" for c in line)
-    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def cut(text: str, limit: int = MAX_RESULT_BYTES) -> str:

@@ -13,8 +13,9 @@ from addendum.allowed import shown
 from addendum.checked import Location, check_value, nearest
 from addendum.encoding import decode
 from addendum.errors import ConfigurationError, ContentError
+from addendum.lines import one_line
 from addendum.paths import read_bytes
-from addendum.tools.mcp import ServerSpec, one_line
+from addendum.tools.mcp.values import ServerSpec
 
 MAX_FILE = 1024 * 1024
 """Bytes that a file of servers may have."""

@@ -15,7 +15,7 @@ unasked       notifications and requests: 5,000, and 500 more each second
 An answer over a limit costs that answer: its caller is told. What is too deep or not finite costs
 the part that holds it: whoever reads that part refuses it by the rules of `encoding`.
 
-Imports the MCP SDK's types: import it only behind `mcp_link`.
+Imports the MCP SDK's types: import it only behind `link`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from mcp_types import (
 
 from addendum.encoding import MAX_DEPTH, mend_surrogates, too_deep
 from addendum.errors import ContentError
-from addendum.tools.mcp import one_line
-from addendum.tools.mcp_raw import BARE
+from addendum.lines import one_line
+from addendum.tools.mcp.raw import BARE
 
 MAX_MESSAGE = 20 * 1024 * 1024
 """Bytes of JSON text, decompressed, that one message may have."""

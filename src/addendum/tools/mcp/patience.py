@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import anyio
 
 if TYPE_CHECKING:
-    from addendum.tools.mcp_link import Link
+    from addendum.tools.mcp.link import Link
 
 T = TypeVar("T")
 

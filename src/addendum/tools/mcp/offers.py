@@ -11,9 +11,10 @@ from typing import Any, cast
 from msgspec import Struct
 
 from addendum.encoding import clean
-from addendum.tools.mcp import MAX_NAME, CallOutcome, cut, one_line
-from addendum.tools.mcp_raw import BARE
-from addendum.tools.mcp_results import blocks, objects, read_content
+from addendum.lines import one_line
+from addendum.tools.mcp.raw import BARE
+from addendum.tools.mcp.results import blocks, objects, read_content
+from addendum.tools.mcp.values import MAX_NAME, CallOutcome, cut
 
 MAX_OFFERS = 1_000
 """Prompts, or resources, that are taken from one server."""

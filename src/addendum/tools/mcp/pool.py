@@ -10,8 +10,8 @@ import msgspec
 
 from addendum.checked import Wait, checks_arguments
 from addendum.errors import ConfigurationError, MissingExtra, install_hint
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_connection import Connection, Timings
+from addendum.tools.mcp.connection import Connection, Timings
+from addendum.tools.mcp.values import ServerSpec
 
 __all__ = ["Connection", "ServerPool", "Timings", "default_pool"]
 

@@ -4,8 +4,8 @@ Not the SDK's own stdio client, which has no bound on a line, cannot read a line
 surrogate (a server in JavaScript that cuts text in the middle of an emoji sends one), sends the
 child's stderr to a file, and cannot be told that a child hangs and is to be killed at once.
 
-Between us and the server stands `mcp_keeper`, which ends its whole process group however the two
-end. Imports the MCP SDK: import it only behind `mcp_link`.
+Between us and the server stands `keeper`, which ends its whole process group however the two
+end. Imports the MCP SDK: import it only behind `link`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest
 
 from addendum.errors import ConfigurationError, ContentError
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_framing import Lines
-from addendum.tools.mcp_messages import (
+from addendum.tools.mcp.framing import Lines
+from addendum.tools.mcp.messages import (
     LINE,
     Allowance,
     Refused,
@@ -38,8 +37,9 @@ from addendum.tools.mcp_messages import (
     read_messages,
     unreadable,
 )
-from addendum.tools.mcp_peer import TAIL_BYTES, Peer, signal_group
-from addendum.tools.mcp_start import start_error
+from addendum.tools.mcp.peer import TAIL_BYTES, Peer, signal_group
+from addendum.tools.mcp.start import start_error
+from addendum.tools.mcp.values import ServerSpec
 
 Streams = tuple[
     MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
@@ -49,7 +49,7 @@ Streams = tuple[
 _POLL = 0.01
 _REAP = 3.0
 _LAST_WORDS = 0.2
-_KEEPER = Path(__file__).with_name("mcp_keeper.py")
+_KEEPER = Path(__file__).with_name("keeper.py")
 
 
 @asynccontextmanager

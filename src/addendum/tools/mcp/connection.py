@@ -22,7 +22,9 @@ import msgspec
 
 from addendum.encoding import decode
 from addendum.errors import ContentError
-from addendum.tools.mcp import (
+from addendum.lines import one_line
+from addendum.tools.mcp.patience import Job, Patience
+from addendum.tools.mcp.values import (
     CallOutcome,
     Listing,
     RemoteTool,
@@ -32,14 +34,12 @@ from addendum.tools.mcp import (
     changed_outcome,
     lost_outcome,
     merge,
-    one_line,
 )
-from addendum.tools.mcp_patience import Job, Patience
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from addendum.tools.mcp_link import Link, Report
+    from addendum.tools.mcp.link import Link, Report
 
 T = TypeVar("T")
 
@@ -373,7 +373,7 @@ class Connection:
         try:
             # In a thread: the first import of the SDK takes about a second.
             linking = await anyio.to_thread.run_sync(
-                importlib.import_module, "addendum.tools.mcp_opening"
+                importlib.import_module, "addendum.tools.mcp.opening"
             )
         except ImportError as error:
             return one_line(f"the MCP SDK cannot be imported: {error}")

@@ -12,10 +12,10 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.memory import create_client_server_memory_streams
 
 from addendum.errors import ConfigurationError
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_http import http_streams
-from addendum.tools.mcp_peer import Peer
-from addendum.tools.mcp_stdio import run_child
+from addendum.tools.mcp.http import http_streams
+from addendum.tools.mcp.peer import Peer
+from addendum.tools.mcp.stdio import run_child
+from addendum.tools.mcp.values import ServerSpec
 
 ClientStreams = Any
 """A pair of the SDK's (read, write) streams."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from addendum.encoding import clean
-from addendum.tools.mcp import one_line
+from addendum.lines import one_line
 
 BARE = "addendum/bare"
 """Key of a result that is no object, in the object that stands for it."""

@@ -1,6 +1,6 @@
 """Opens a connection to an MCP server and closes it again.
 
-Imports the SDK, which takes about a second: `mcp_connection` imports this module when a server is
+Imports the SDK, which takes about a second: `connection` imports this module when a server is
 first dialled.
 """
 
@@ -27,10 +27,10 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 from pydantic import ValidationError
 
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_flow import Flow, Reads, Writes
-from addendum.tools.mcp_link import Link, broken
-from addendum.tools.mcp_transport import client_streams
+from addendum.tools.mcp.flow import Flow, Reads, Writes
+from addendum.tools.mcp.link import Link, broken
+from addendum.tools.mcp.transport import client_streams
+from addendum.tools.mcp.values import ServerSpec
 from addendum.version import __version__
 
 __all__ = ["Link", "open_link"]

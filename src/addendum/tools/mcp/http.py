@@ -1,13 +1,13 @@
 """An MCP server over streamable HTTP: each message a POST, its answer JSON or a stream of events.
 
 Not the SDK's own client, which holds a body of any size, decompressed and read as a whole, and does
-not tell what an HTTP error was: here every message is made by `mcp_messages`, and a request that
+not tell what an HTTP error was: here every message is made by `messages`, and a request that
 did not come through is answered with an error that carries a `Refused`.
 
 What the protocol demands: the session's id and the protocol's version go with each request; a
 stream that ended early is resumed by its last event's id; a redirect is followed within the
 origin, method kept; a session is ended by DELETE. Imports the MCP SDK: import it only behind
-`mcp_link`.
+`link`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from addendum import net
 from addendum.errors import ContentError
-from addendum.tools.mcp import ServerSpec, one_line
-from addendum.tools.mcp_framing import Event, Events, decompressor
-from addendum.tools.mcp_messages import (
+from addendum.lines import one_line
+from addendum.tools.mcp.framing import Event, Events, decompressor
+from addendum.tools.mcp.messages import (
     LINE,
     MAX_MESSAGE,
     Allowance,
@@ -50,7 +50,8 @@ from addendum.tools.mcp_messages import (
     unreadable,
     unusable,
 )
-from addendum.tools.mcp_peer import Peer
+from addendum.tools.mcp.peer import Peer
+from addendum.tools.mcp.values import ServerSpec
 
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 

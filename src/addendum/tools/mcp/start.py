@@ -9,7 +9,8 @@ import shlex
 from pathlib import Path
 
 from addendum.errors import ConfigurationError
-from addendum.tools.mcp import ServerSpec, one_line
+from addendum.lines import one_line
+from addendum.tools.mcp.values import ServerSpec
 
 
 def start_error(spec: ServerSpec, number: int, what: str = "") -> ConfigurationError:

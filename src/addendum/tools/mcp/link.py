@@ -21,7 +21,22 @@ from pydantic import RootModel
 
 from addendum.encoding import encode
 from addendum.errors import ContentError, leaves
-from addendum.tools.mcp import (
+from addendum.lines import one_line
+from addendum.tools.mcp.messages import Refused, Unusable
+from addendum.tools.mcp.offers import (
+    MAX_OFFERS,
+    RemotePrompt,
+    RemoteResource,
+    prompt_text,
+    resource_outcome,
+    screen_prompts,
+    screen_resources,
+)
+from addendum.tools.mcp.peer import Peer
+from addendum.tools.mcp.raw import BARE, discovery, handshake, husk, tools_page
+from addendum.tools.mcp.results import call_outcome, objects
+from addendum.tools.mcp.sessions import Verdict, judge
+from addendum.tools.mcp.values import (
     MAX_LIST_BYTES,
     MAX_TOOLS,
     CallOutcome,
@@ -31,24 +46,9 @@ from addendum.tools.mcp import (
     limited_instructions,
     limited_notes,
     lost_outcome,
-    one_line,
     remote_tool,
     screen_tool,
 )
-from addendum.tools.mcp_messages import Refused, Unusable
-from addendum.tools.mcp_offers import (
-    MAX_OFFERS,
-    RemotePrompt,
-    RemoteResource,
-    prompt_text,
-    resource_outcome,
-    screen_prompts,
-    screen_resources,
-)
-from addendum.tools.mcp_peer import Peer
-from addendum.tools.mcp_raw import BARE, discovery, handshake, husk, tools_page
-from addendum.tools.mcp_results import call_outcome, objects
-from addendum.tools.mcp_sessions import Verdict, judge
 
 # The SDK logs each bad line of a server with a traceback. Where the application set up no logging,
 # Python would print those into the user's terminal; with a handler of their own they go where the

@@ -1,6 +1,6 @@
 """A program that starts one MCP server and sees to it that nothing of it stays behind.
 
-    python -I -S mcp_keeper.py CHANNEL HOST
+    python -I -S keeper.py CHANNEL HOST
 
 It is a process of its own, between the host and the server, since nobody else is there to clean up
 when the host is killed. It starts the server as the leader of a session and process group, lets it
