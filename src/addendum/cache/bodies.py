@@ -48,20 +48,20 @@ def marks_are_legal(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
     limit = rules.max_marks
     if rules.kind == "boundaries" and not reading.explicit_only:
         limit -= 1  # the implicit boundary is one of them
-    marked = [each for each in reading.segments if each.marks]
+    marked = [segment for segment in reading.segments if segment.marks]
     closed = unmarked(reading.segments, rules)
-    total = sum(each.marks for each in marked)
+    total = sum(segment.marks for segment in marked)
     if total > limit:
         yield violation("V4", reading, marked[-1].path, f"{total} marks, but {limit} are taken")
     short = False
-    for each in marked:
-        problem = _misplaced(each, id(each) in closed)
+    for segment in marked:
+        problem = _misplaced(segment, id(segment) in closed)
         if problem:
-            yield violation("V4", reading, each.path, f"a mark stands {problem}")
-        if each.mark == "1h" and short:
+            yield violation("V4", reading, segment.path, f"a mark stands {problem}")
+        if segment.mark == "1h" and short:
             text = "a mark of an hour stands behind one of five minutes"
-            yield violation("V4", reading, each.path, text)
-        short = short or each.mark == "5m"
+            yield violation("V4", reading, segment.path, text)
+        short = short or segment.mark == "5m"
 
 
 def unmarked(segments: Sequence[Segment], rules: CacheRules) -> frozenset[int]:
@@ -115,20 +115,20 @@ class Names:
         accounted = _of(self._accounted, record)
         excused = _of(self._excused, record)
         routes = _of(self._routes, record)
-        broken = any(each.at != "none" for each in record.declared)
+        broken = any(segment.at != "none" for segment in record.declared)
         begins = broken or record.route not in routes
         routes.add(record.route)
         strict = record.strategy in ("in-history", "dispatch") and not broken
         late = record.strategy == "addition-only" and record.definitions == "by-value"
-        now = {each.defines for each in reading.segments if late or each.kind == "tool"}
-        said = [at for at, each in enumerate(reading.segments) if _is_said(each)]
+        now = {segment.defines for segment in reading.segments if late or segment.kind == "tool"}
+        said = [at for at, segment in enumerate(reading.segments) if _is_said(segment)]
         waits = max(said, default=-1) if late else len(reading.segments)
-        for at, each in enumerate(reading.segments):
-            if each.defines:
-                now.add(each.defines)
+        for at, segment in enumerate(reading.segments):
+            if segment.defines:
+                now.add(segment.defines)
             # Its id is the same on all routes; where it was dispatched, its name is not.
-            call = hash(each.opens or each.key)
-            for name in each.uses:
+            call = hash(segment.opens or segment.key)
+            for name in segment.uses:
                 known = name in now or (name in before and (name in _OWN or not strict))
                 known = known or call in excused or (begins and call in accounted)
                 if known or _is_unknown(reading, name):
@@ -137,7 +137,7 @@ class Names:
                         excused.add(call)
                 elif at <= waits:
                     text = f"tool {name!r} is named, but neither declared nor defined here"
-                    yield violation("V5", reading, each.path, text)
+                    yield violation("V5", reading, segment.path, text)
         before |= now
 
 
@@ -153,13 +153,15 @@ def _is_said(segment: Segment) -> bool:
 def _is_unknown(reading: Reading, name: str) -> bool:
     """Say whether the result of any call of a name says that there is no such tool."""
     said = tuple(f'{start} "{name}"' for start in ("unknown tool", "there is no tool"))
-    calls = {each.opens for each in reading.segments if each.opens and name in each.uses}
+    calls = {
+        segment.opens for segment in reading.segments if segment.opens and name in segment.uses
+    }
     body = parse(reading.record.body)
     return any(
         text.startswith(said)
-        for each in reading.segments
-        if each.answers in calls
-        for text in _strings(resolve(body, each.path))
+        for segment in reading.segments
+        if segment.answers in calls
+        for text in _strings(resolve(body, segment.path))
     )
 
 
@@ -178,22 +180,22 @@ def calls_are_answered(reading: Reading, rules: CacheRules) -> Iterator[Violatio
     """V6: each call has exactly one result, directly behind its round."""
     waiting: dict[str, str] = {}
     answering = ""
-    for each in reading.segments:
-        if each.kind != "message":
+    for segment in reading.segments:
+        if segment.kind != "message":
             continue
-        if each.opens:
-            if each.opens in waiting:
-                text = f"call id {each.opens!r} is used twice in one round"
-                yield violation("V6", reading, each.path, text)
-            waiting[each.opens] = each.path
-        elif each.answers:
-            answering = each.message
-            if waiting.pop(each.answers, None) is None:
-                text = f"a result answers {each.answers!r}, which no call of its round made"
-                yield violation("V6", reading, each.path, text)
-        elif each.role == "tool" and each.message == answering:
+        if segment.opens:
+            if segment.opens in waiting:
+                text = f"call id {segment.opens!r} is used twice in one round"
+                yield violation("V6", reading, segment.path, text)
+            waiting[segment.opens] = segment.path
+        elif segment.answers:
+            answering = segment.message
+            if waiting.pop(segment.answers, None) is None:
+                text = f"a result answers {segment.answers!r}, which no call of its round made"
+                yield violation("V6", reading, segment.path, text)
+        elif segment.role == "tool" and segment.message == answering:
             continue
-        elif each.role != "assistant" and waiting:
+        elif segment.role != "assistant" and waiting:
             yield from _unanswered(reading, waiting)
             waiting = {}
     yield from _unanswered(reading, waiting)
@@ -216,19 +218,21 @@ def tail_stands(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
     record = reading.record
     if not record.tail_text or record.purpose == "compaction":
         return
-    spoken = [each for each in reading.segments if each.type != "message"]
+    spoken = [segment for segment in reading.segments if segment.type != "message"]
     body = parse(record.body)
-    texts = [text_of(fields(resolve(body, each.path))) for each in spoken]
+    texts = [text_of(fields(resolve(body, segment.path))) for segment in spoken]
     if not record.caching:
-        system = [text for text, each in zip(texts, spoken, strict=True) if each.kind == "system"]
+        system = [
+            text for text, segment in zip(texts, spoken, strict=True) if segment.kind == "system"
+        ]
         if not any(record.tail_text in text for text in system):
             yield violation("V7", reading, "", "the instructions are not in the system text")
         return
     carriers = [
         at
-        for at, each in enumerate(spoken)
-        if each.tail
-        or (record.tail == "kept" and each.kind == "message" and record.tail_text in texts[at])
+        for at, segment in enumerate(spoken)
+        if segment.tail
+        or (record.tail == "kept" and segment.kind == "message" and record.tail_text in texts[at])
     ]
     human = _human(spoken, texts, carriers, record.human)
     if human is None:
@@ -269,11 +273,11 @@ def _beside(
         yield violation("V7", reading, spoken[human].path, text)
     if record.tail == "moved":
         # A copy that was left behind would be read as history for ever.
-        said = {texts[at] for at in carriers}
-        for at, text in enumerate(texts):
-            if at not in carriers and spoken[at].kind == "message" and text in said:
+        said = {texts[carrier] for carrier in carriers}
+        for carrier, text in enumerate(texts):
+            if carrier not in carriers and spoken[carrier].kind == "message" and text in said:
                 problem = "moved instructions stand in a second place"
-                yield violation("V7", reading, spoken[at].path, problem)
+                yield violation("V7", reading, spoken[carrier].path, problem)
 
 
 def _scoped(
