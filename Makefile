@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test check fmt bench bench-cache fuzz envelopes perturb perturb-servers \
-  stop-words cases matrix mutations crash real-servers clean
+  stop-words best cases matrix mutations crash real-servers clean
 
 help: ## list these targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,9 @@ perturb: .venv/dev ## change one thing in each of 1,000,000 streams (30 min)
 
 stop-words: .venv/dev ## list how answers end by the vendors' types
 	@$(RUN) scripts.stop_words
+
+best: .venv/dev ## every way beside `auto`, on every scenario and route (5 min)
+	@$(RUN) scripts.best_way
 
 cases: .venv/dev ## list which test covers which case; none missing or doubled
 	@.venv/bin/python scripts/check_cases.py

@@ -133,7 +133,17 @@ VALUES: dict[str, Callable[[Path], Iterator[str]]] = {
 CHECKED = {
     *("tool_changes", "ask", "form", "allow", "language"),  # a choice
     *("port", "at", "request", "a", "b", "max_cost"),  # a number in a range
-    *("live", "yes", "as_json", "tasks", "in_lab", "resources", "follow", "unredacted"),  # flags
+    *(
+        "best",
+        "live",
+        "yes",
+        "as_json",
+        "tasks",
+        "in_lab",
+        "resources",
+        "follow",
+        "unredacted",
+    ),  # flags
     "keep",  # only with --live, which needs keys
 }
 """Parameters whose values the parser itself refuses, or that have none."""

@@ -90,3 +90,14 @@ def _process(base_url: str, store: Path, seed: str) -> dict[str, Any]:
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def test_the_best_way_stands_beside_a_run() -> None:
+    shown = call("run", "tail", "--route", "openai-chat:gpt-4.1", "--best").stdout
+    assert max(len(line) for line in shown.splitlines()) <= 80
+    assert "of the best way: " in shown and "this run" in shown
+    best = told("run", "tail", "--route", "openai-chat:gpt-4.1", "--best")["best"]
+    assert best["ways"][0]["uncached"] <= best["uncached"] and best["floor"] > best["rounding"] > 0
+    where = ("--best", "--base-url", "http://127.0.0.1:9")
+    said = complaint("run", "tail", "--route", "openai-chat:gpt-4.1", *where)
+    assert "--best runs every way in the lab; leave --base-url out" in said

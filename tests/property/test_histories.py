@@ -12,6 +12,7 @@ import pytest
 from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 from tests.property.driver import HIDDEN, MARKED, NAMES, OWN, Home, Move, Played, playing
+from tests.property.folding import check_folds
 from tests.property.judging import judged
 from tests.property.reference import REASONING, allowed, blocks, callable_names, extends
 
@@ -70,7 +71,7 @@ HOMES = [
 ]
 
 # ADDENDUM_EXAMPLES asks for that many other histories; ADDENDUM_HISTORIES for fewer of the same.
-EXAMPLES = int(os.environ.get("ADDENDUM_EXAMPLES") or os.environ.get("ADDENDUM_HISTORIES") or "500")
+EXAMPLES = int(os.environ.get("ADDENDUM_EXAMPLES") or os.environ.get("ADDENDUM_HISTORIES") or "300")
 PER_HOME = -(-EXAMPLES // len(HOMES))
 
 name = st.sampled_from(NAMES)
@@ -182,6 +183,7 @@ def test_every_history_keeps_the_prefix_or_says_why(home: Home) -> None:
         check_prefix(played)
         check_callable(played)
         check_replay(played)
+        check_folds(played.events)
         judged(played)
 
     # The same histories each time, and others in each home.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from msgspec import Struct
 
 from addendum.agent.setup import AgentSetup
-from addendum.log.events import Event
-from addendum.log.subagents import SubagentEnded
 from addendum.tools.functions import ToolContext
 
 
@@ -33,9 +31,3 @@ def setups_of(setup: AgentSetup) -> tuple[AgentSetup, ...]:
     """Return what the agents are set up with that an agent's own tools open child sessions of."""
     runs = (tool.function for tool in setup.tools)
     return tuple(run.setup for run in runs if isinstance(run, ChildTool))
-
-
-def ended(events: Sequence[Event], turn: int) -> tuple[SubagentEnded, ...]:
-    """Return the child sessions that a turn was done with, in order."""
-    data = (event.data for event in events)
-    return tuple(each for each in data if isinstance(each, SubagentEnded) and each.turn == turn)

@@ -10,6 +10,7 @@ from addendum.agent.calls.outputs import Outputs
 from addendum.agent.calls.redefinition import Definitions
 from addendum.agent.calls.repeats import Failures
 from addendum.agent.calls.switches import Switched
+from addendum.agent.context.answers import Answers
 from addendum.agent.context.sent import SentRequests
 from addendum.agent.context.window import Sizes
 from addendum.log.events import (
@@ -21,6 +22,7 @@ from addendum.log.events import (
     UserMessage,
 )
 from addendum.log.session_log import SessionLog
+from addendum.log.subagents import SubagentEnded
 from addendum.tools.history import HistoryFold
 
 
@@ -33,16 +35,18 @@ class Latest:
         turn_seq: Seq of the latest turn's start; -1 without one.
         message_seq: Seq of the latest thing that a person said or took back; -1 without one.
         results: Results by call id; the latest where ids repeat.
+        children: Child sessions that the latest turn was done with, in order.
     """
 
     kinds: ClassVar[frozenset[type]] = frozenset(
-        {AssistantMessage, TurnStart, UserMessage, Rewind, ToolResult}
+        {AssistantMessage, TurnStart, UserMessage, Rewind, ToolResult, SubagentEnded}
     )
 
     def __init__(self) -> None:
         self.answer: AssistantMessage | None = None
         self.answer_seq = self.turn_seq = self.message_seq = -1
         self.results: dict[str, ToolResult] = {}
+        self.children: list[SubagentEnded] = []
 
     def take(self, event: Event) -> None:
         """Take in an event of these kinds."""
@@ -53,6 +57,9 @@ class Latest:
             self.answer, self.answer_seq = data, event.seq
         elif isinstance(data, TurnStart):
             self.turn_seq = event.seq
+            self.children = []
+        elif isinstance(data, SubagentEnded):
+            self.children.append(data)
         else:
             self.message_seq = event.seq
 
@@ -72,6 +79,7 @@ class State:
         failures: Calls that failed in this turn.
         switches: What was switched by hand.
         sent: Requests, by route.
+        answers: What was answered, by route.
         sizes: What the provider reported of the session's size.
         latest: The latest answer, turn, message and results.
     """
@@ -86,6 +94,7 @@ class State:
         self.failures = Failures()
         self.switches = Switched()
         self.sent = SentRequests()
+        self.answers = Answers()
         self.sizes = Sizes()
         self.latest = Latest()
         log.follow(
@@ -97,6 +106,7 @@ class State:
             self.failures,
             self.switches,
             self.sent,
+            self.answers,
             self.sizes,
             self.latest,
         )

@@ -13,7 +13,6 @@ from addendum import encoding
 from addendum.agent.calls.approval import Decisions, Pending, complete
 from addendum.agent.calls.batch import Batch
 from addendum.agent.calls.early import Early
-from addendum.agent.children import ended
 from addendum.agent.context.compaction import Automatic
 from addendum.agent.context.exchange import Arrived, Asking, Failed
 from addendum.agent.context.step import log_step, step_input
@@ -154,7 +153,7 @@ class Turn:
             total([figures.usage for figures in self._figures]),
             tuple(self._figures),
             waiting,
-            ended(log.rare, turn),
+            tuple(run.state.latest.children),
             tuple(self._notices),
             self._last.ending,
             not (self._last.text or self._last.calls),

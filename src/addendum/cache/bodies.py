@@ -48,20 +48,20 @@ def marks_are_legal(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
     limit = rules.max_marks
     if rules.kind == "boundaries" and not reading.explicit_only:
         limit -= 1  # the implicit boundary is one of them
-    marked = [segment for segment in reading.segments if segment.marks]
+    marked = [each for each in reading.segments if each.marks]
     closed = unmarked(reading.segments, rules)
-    total = sum(segment.marks for segment in marked)
+    total = sum(each.marks for each in marked)
     if total > limit:
         yield violation("V4", reading, marked[-1].path, f"{total} marks, but {limit} are taken")
     short = False
-    for segment in marked:
-        problem = _misplaced(segment, id(segment) in closed)
+    for each in marked:
+        problem = _misplaced(each, id(each) in closed)
         if problem:
-            yield violation("V4", reading, segment.path, f"a mark stands {problem}")
-        if segment.mark == "1h" and short:
+            yield violation("V4", reading, each.path, f"a mark stands {problem}")
+        if each.mark == "1h" and short:
             text = "a mark of an hour stands behind one of five minutes"
-            yield violation("V4", reading, segment.path, text)
-        short = short or segment.mark == "5m"
+            yield violation("V4", reading, each.path, text)
+        short = short or each.mark == "5m"
 
 
 def unmarked(segments: Sequence[Segment], rules: CacheRules) -> frozenset[int]:
@@ -115,20 +115,20 @@ class Names:
         accounted = _of(self._accounted, record)
         excused = _of(self._excused, record)
         routes = _of(self._routes, record)
-        broken = any(segment.at != "none" for segment in record.declared)
+        broken = any(each.at != "none" for each in record.declared)
         begins = broken or record.route not in routes
         routes.add(record.route)
         strict = record.strategy in ("in-history", "dispatch") and not broken
         late = record.strategy == "addition-only" and record.definitions == "by-value"
-        now = {segment.defines for segment in reading.segments if late or segment.kind == "tool"}
-        said = [at for at, segment in enumerate(reading.segments) if _is_said(segment)]
+        now = {each.defines for each in reading.segments if late or each.kind == "tool"}
+        said = [at for at, each in enumerate(reading.segments) if _is_said(each)]
         waits = max(said, default=-1) if late else len(reading.segments)
-        for at, segment in enumerate(reading.segments):
-            if segment.defines:
-                now.add(segment.defines)
+        for at, each in enumerate(reading.segments):
+            if each.defines:
+                now.add(each.defines)
             # Its id is the same on all routes; where it was dispatched, its name is not.
-            call = hash(segment.opens or segment.key)
-            for name in segment.uses:
+            call = hash(each.opens or each.key)
+            for name in each.uses:
                 known = name in now or (name in before and (name in _OWN or not strict))
                 known = known or call in excused or (begins and call in accounted)
                 if known or _is_unknown(reading, name):
@@ -137,7 +137,7 @@ class Names:
                         excused.add(call)
                 elif at <= waits:
                     text = f"tool {name!r} is named, but neither declared nor defined here"
-                    yield violation("V5", reading, segment.path, text)
+                    yield violation("V5", reading, each.path, text)
         before |= now
 
 
@@ -153,15 +153,13 @@ def _is_said(segment: Segment) -> bool:
 def _is_unknown(reading: Reading, name: str) -> bool:
     """Say whether the result of any call of a name says that there is no such tool."""
     said = tuple(f'{start} "{name}"' for start in ("unknown tool", "there is no tool"))
-    calls = {
-        segment.opens for segment in reading.segments if segment.opens and name in segment.uses
-    }
+    calls = {each.opens for each in reading.segments if each.opens and name in each.uses}
     body = parse(reading.record.body)
     return any(
         text.startswith(said)
-        for segment in reading.segments
-        if segment.answers in calls
-        for text in _strings(resolve(body, segment.path))
+        for each in reading.segments
+        if each.answers in calls
+        for text in _strings(resolve(body, each.path))
     )
 
 
@@ -180,22 +178,22 @@ def calls_are_answered(reading: Reading, rules: CacheRules) -> Iterator[Violatio
     """V6: each call has exactly one result, directly behind its round."""
     waiting: dict[str, str] = {}
     answering = ""
-    for segment in reading.segments:
-        if segment.kind != "message":
+    for each in reading.segments:
+        if each.kind != "message":
             continue
-        if segment.opens:
-            if segment.opens in waiting:
-                text = f"call id {segment.opens!r} is used twice in one round"
-                yield violation("V6", reading, segment.path, text)
-            waiting[segment.opens] = segment.path
-        elif segment.answers:
-            answering = segment.message
-            if waiting.pop(segment.answers, None) is None:
-                text = f"a result answers {segment.answers!r}, which no call of its round made"
-                yield violation("V6", reading, segment.path, text)
-        elif segment.role == "tool" and segment.message == answering:
+        if each.opens:
+            if each.opens in waiting:
+                text = f"call id {each.opens!r} is used twice in one round"
+                yield violation("V6", reading, each.path, text)
+            waiting[each.opens] = each.path
+        elif each.answers:
+            answering = each.message
+            if waiting.pop(each.answers, None) is None:
+                text = f"a result answers {each.answers!r}, which no call of its round made"
+                yield violation("V6", reading, each.path, text)
+        elif each.role == "tool" and each.message == answering:
             continue
-        elif segment.role != "assistant" and waiting:
+        elif each.role != "assistant" and waiting:
             yield from _unanswered(reading, waiting)
             waiting = {}
     yield from _unanswered(reading, waiting)
@@ -211,28 +209,26 @@ def tail_stands(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
     """V7: this turn's instructions stand where their mode says.
 
     Moved and kept: right in front of the newest human message (kept: or right behind it; on
-    OpenRouter's first turn behind it). Scoped: behind that message and again behind each later
-    user message of the turn. Without caching: in the system text. Requests without instructions,
-    and compactions, are left alone.
+    OpenRouter's first turn behind it), or so in one message with it. Scoped: behind that message
+    and again behind each later user message of the turn. Without caching: in the system text.
+    Requests without instructions, and compactions, are left alone.
     """
     record = reading.record
     if not record.tail_text or record.purpose == "compaction":
         return
-    spoken = [segment for segment in reading.segments if segment.type != "message"]
+    spoken = [each for each in reading.segments if each.type != "message"]
     body = parse(record.body)
-    texts = [text_of(fields(resolve(body, segment.path))) for segment in spoken]
+    texts = [text_of(fields(resolve(body, each.path))) for each in spoken]
     if not record.caching:
-        system = [
-            text for text, segment in zip(texts, spoken, strict=True) if segment.kind == "system"
-        ]
+        system = [text for text, each in zip(texts, spoken, strict=True) if each.kind == "system"]
         if not any(record.tail_text in text for text in system):
             yield violation("V7", reading, "", "the instructions are not in the system text")
         return
     carriers = [
         at
-        for at, segment in enumerate(spoken)
-        if segment.tail
-        or (record.tail == "kept" and segment.kind == "message" and record.tail_text in texts[at])
+        for at, each in enumerate(spoken)
+        if each.tail
+        or (record.tail == "kept" and each.kind == "message" and record.tail_text in texts[at])
     ]
     human = _human(spoken, texts, carriers, record.human)
     if human is None:
@@ -251,9 +247,12 @@ def _human(
         own = [at for at, each in enumerate(spoken) if each.role == "user"]
         same = [at for at in own if texts[at] == human]
         same = same or [at for at in own if at not in carriers and human in texts[at]]
+        # Where roles alternate, both are one message.
+        same = same or [at for at in own if human in texts[at]]
         if same:
             return same[-1]
-    return next((at for at in newest_human(spoken) if at not in carriers), None)
+    newest = newest_human(spoken)
+    return next((at for at in newest if at not in carriers), newest[-1] if newest else None)
 
 
 def _beside(
@@ -268,16 +267,27 @@ def _beside(
     first = not any(each.role == "assistant" for each in spoken[:human])
     if record.tail == "kept" or (record.route.startswith("openrouter") and first):
         places.add(human + 1)
+    if human in carriers and _in_front(record, texts[human]):
+        places.add(human)
     if not places & set(carriers):
         text = f"no {record.tail} instructions stand beside the newest human message"
         yield violation("V7", reading, spoken[human].path, text)
     if record.tail == "moved":
         # A copy that was left behind would be read as history for ever.
-        said = {texts[carrier] for carrier in carriers}
-        for carrier, text in enumerate(texts):
-            if carrier not in carriers and spoken[carrier].kind == "message" and text in said:
+        said = {texts[at] for at in carriers}
+        beside = {spoken[at].path for at in carriers}
+        for at, text in enumerate(texts):
+            if spoken[at].path in beside or at in carriers:
+                continue
+            if spoken[at].kind == "message" and text in said:
                 problem = "moved instructions stand in a second place"
-                yield violation("V7", reading, spoken[carrier].path, problem)
+                yield violation("V7", reading, spoken[at].path, problem)
+
+
+def _in_front(record: RequestRecord, text: str) -> bool:
+    """Say whether instructions stand in front of what the human wrote, in one message with it."""
+    carried, tail = text.rfind(record.human or ""), text.find(record.tail_text or "")
+    return (tail < carried if record.human else text != record.tail_text) or record.tail == "kept"
 
 
 def _scoped(

@@ -98,6 +98,7 @@ class SessionLog:
         self._clock = clock
         self._folds = Folds()
         self._folds.register([self.state])
+        self._followed = False
         self._durable = 0
         self._encoded: dict[int, bytes] = {}
         self._unsure = False
@@ -153,6 +154,7 @@ class SessionLog:
 
     def follow(self, *folds: Fold) -> None:
         """Tell folds of every event so far, and of each that comes."""
+        self._followed = True
         self._folds.register(folds, self._events)
 
     # -- append -----------------------------------------------------------------------------
@@ -321,7 +323,10 @@ class SessionLog:
             data: Any = event.data
             kind: type[Any] = data.__class__
             placed = event.surface_op
-            if placed is None:
+            if self._followed:
+                if kind is RequestSent:
+                    requests.append(event)
+            elif placed is None:
                 if kind is RequestSent:
                     requests.append(event)
                     taken.append(event)

@@ -105,8 +105,8 @@ def http_error(
         credential: Name of the variable that holds the key, for the advice on 401 and 403.
 
     Returns:
-        `ProviderBusy` for 408, 409, 429 and 5xx, unless it says that something is spent; else
-        `ProviderRefused`. `refusal_text` gives its body.
+        `ProviderBusy` for 408, 409, 429 and 5xx, unless it says that something is spent or that a
+        template refuses the history; else `ProviderRefused`. `refusal_text` gives its body.
     """
     times = f", {attempts} times" if attempts > 1 else ""
     return _error(
@@ -156,7 +156,8 @@ def _error(
     if spent:
         busy = False
     elif status is not None:
-        busy = status in RETRIED or status >= 500
+        # Servers say with a 500 that their template refuses a history: so it will again.
+        busy = (status in RETRIED or status >= 500) and not _TEMPLATE.search(said)
     else:
         busy = not codes & _REFUSED_TYPES
     if busy:
@@ -168,6 +169,12 @@ def _error(
     kind = ProviderBusy if busy else ProviderRefused
     message = _sentence(head(code), said, advice)
     return _keep(kind(message, status=status, code=code, again=busy), body)
+
+
+# ggml-org/llama.cpp#19851, eclipse-theia/theia#17104, sipeed/picoclaw#207; jundot/omlx#1997
+_TEMPLATE = re.compile(
+    r"jinja exception|raise_exception\(|roles must alternate|tool call id was", re.I
+)
 
 
 def asked_wait(error: ProviderError) -> float | None:

@@ -263,9 +263,9 @@ class Consent:
         if isinstance(data, ToolsKnown):
             self._known.update({tool.name: tool for tool in data.tools})
         elif isinstance(data, RequestHeader):
-            for tool in data.header.tools:
+            for tool in [each for each in data.header.tools if each.name not in self._accepted]:
                 record = self._known.get(tool.name, unrecorded(tool.name))
-                if record is not None and tool.name not in self._accepted:
+                if record is not None:
                     self._accepted[tool.name] = terms(tool, record.server, hints_known(record))
         elif event.seq < self._trusted_from:
             return

@@ -36,6 +36,7 @@ class Definitions:
         terms: Digest of both, as the session goes by it.
         kept_from: Digest of what was told and is not used, where the old definition is kept.
         changes: How often a header or a record said something new.
+        redefined: The redefinitions that were logged, in order.
     """
 
     kinds: ClassVar[frozenset[type]] = frozenset({RequestHeader, ToolsKnown, ToolRedefined})
@@ -46,21 +47,26 @@ class Definitions:
         self.terms: dict[str, str] = {}
         self.kept_from: dict[str, str] = {}
         self.changes = 0
+        self.redefined: list[ToolRedefined] = []
 
     def take(self, event: Event) -> None:
         """Take in what defines tools."""
         data = event.data
         if isinstance(data, RequestHeader):
-            for tool in data.header.tools:
+            # Most are the very ones of the header before.
+            for tool in [each for each in data.header.tools if not self._goes_by(each)]:
                 self._define(tool)
             self.changes += 1
         elif isinstance(data, ToolsKnown):
             self.records.update({tool.name: tool for tool in data.tools})
             self.changes += 1
-        elif isinstance(data, ToolRedefined) and data.action == "keep":
-            self.kept_from[data.name] = data.new
         elif isinstance(data, ToolRedefined):
-            self.terms[data.name] = data.new
+            self.redefined.append(data)
+            now = self.kept_from if data.action == "keep" else self.terms
+            now[data.name] = data.new
+
+    def _goes_by(self, tool: ToolSchema) -> bool:
+        return self.tools.get(tool.name) is tool and tool.name in self.terms
 
     def _define(self, tool: ToolSchema) -> None:
         before, self.tools[tool.name] = self.tools.get(tool.name), tool

@@ -95,8 +95,7 @@ class SessionTools:
 
     def redefined(self) -> tuple[ToolRedefined, ...]:
         """Return the tools that were defined anew in this session, in the order of the log."""
-        events = (event.data for event in self._run.log.rare)
-        return tuple(data for data in events if isinstance(data, ToolRedefined))
+        return tuple(self._run.state.definitions.redefined)
 
     async def _log(self, event: ToolSwitch | ToolPolicy) -> int:
         seq = self._run.log.append(event).seq

@@ -18,7 +18,7 @@ from addendum.agent.children import setups_of
 from addendum.agent.setup import AgentSetup
 from addendum.checked import nearest
 from addendum.errors import ConfigurationError
-from addendum.log.events import RequestHeader, SessionStart
+from addendum.log.events import SessionStart
 from addendum.log.session_log import SessionLog
 from addendum.tools.dispatcher import RESERVED_NAMES, TOOL_DISPATCHER_NAME
 from addendum.tools.history import HistoryFold, definitions
@@ -205,13 +205,8 @@ class UnknownNames:
 
     def _ever_offered(self) -> set[str]:
         """Return the names of all tools that the session's headers have."""
-        headers = (event.data for event in self._log.rare)
-        return {
-            tool.name
-            for data in headers
-            if isinstance(data, RequestHeader)
-            for tool in data.header.tools
-        }
+        headers = self._log.state.headers.values()
+        return {tool.name for each in headers for tool in each.header.tools}
 
     def _settled(self, tools: Collection[str], unlisted: Collection[str]) -> list[str]:
         """Keep the names that may still come to mean something; return what is said of others."""

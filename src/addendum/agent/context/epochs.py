@@ -7,7 +7,7 @@ from msgspec import structs
 from addendum.agent.context.lifetime import certainly_cold, chosen_lifetime
 from addendum.agent.context.sent import RENDERING
 from addendum.agent.runtime import Runtime
-from addendum.log.events import Event, RequestContext, RequestHeader
+from addendum.log.events import RequestContext, RequestHeader
 from addendum.routes import choose_projection, context, too_many
 
 
@@ -82,14 +82,13 @@ def _withheld(run: Runtime, chosen: RequestContext) -> tuple[str, ...]:
     Those that its endpoint refused; and if its last request was refused, whatever the reason, all
     that was switched off since one was answered: switching off is a way out.
     """
-    route, log, sent = run.route, run.log, run.state.sent
+    route, sent = run.route, run.state.sent
     refused = sent.left_out(route) | run.downgrades.withheld(route)
     since = sent.refused_since(route.name)
     if not (refused or chosen.withheld or since is not None):
         return ()
     active = {tool.definition() for tool in run.registry.snapshot().active}
-    headers = [event for event in log.rare if isinstance(event.data, RequestHeader)]
-    told = {event.seq: _definitions(event) for event in headers}
+    told = {seq: _definitions(header) for seq, header in run.log.state.headers.items()}
     everything = active.union(*told.values())
     left_out = (refused & everything) | (set(chosen.withheld) - active)
     if since is not None:
@@ -100,13 +99,8 @@ def _withheld(run: Runtime, chosen: RequestContext) -> tuple[str, ...]:
     return tuple(sorted(left_out))
 
 
-def _definitions(event: Event) -> set[str]:
-    data = event.data
-    return (
-        {tool.definition() for tool in data.header.tools}
-        if isinstance(data, RequestHeader)
-        else set()
-    )
+def _definitions(header: RequestHeader) -> set[str]:
+    return {tool.definition() for tool in header.header.tools}
 
 
 def outside_turns(run: Runtime) -> RequestContext:

@@ -16,10 +16,8 @@ from addendum.agent.context.exchange import Asking
 from addendum.agent.runtime import Runtime
 from addendum.cache.cost import again, left_in_cache
 from addendum.errors import ConfigurationError
-from addendum.log.events import AssistantMessage, CacheKept, Span
-from addendum.log.session_log import SessionLog
+from addendum.log.events import CacheKept
 from addendum.log.values import Usage
-from addendum.routes import Route
 from addendum.routes.prices import prices
 
 _SHARE = 0.8
@@ -55,7 +53,7 @@ def quote(run: Runtime) -> KeepAlive:
     if context is None or idle is None:
         raise ConfigurationError("nothing was sent here yet; there is no cache to keep")
     seconds = route.cache.lifetime(context.ttl)
-    held = _readable(run.log, route)
+    held = _readable(run)
     if not seconds or route.cache.kind == "none" or not context.caching:
         raise ConfigurationError(
             f"{route.full_name} has no cache of a known lifetime to keep", route=route.name
@@ -71,20 +69,14 @@ def quote(run: Runtime) -> KeepAlive:
     return KeepAlive(held, due, every, read, lost)
 
 
-def _readable(log: SessionLog, route: Route) -> int | None:
+def _readable(run: Runtime) -> int | None:
     """Return the tokens in the cache that a request of now reads; None if they are not known.
 
     That is what the last request left in whose time nothing was said that was cut or summed up
     since.
     """
-    cut = len(log)
-    for event in reversed(log.events):
-        if isinstance(event.surface_op, Span):
-            cut = min(cut, event.surface_op.start)
-        elif isinstance(event.data, AssistantMessage) and event.data.route == route.name:
-            if event.seq < cut:
-                return left_in_cache(event.data.usage, route.cache)[0]
-    return 0
+    answer = run.state.answers.standing(run.route.name)
+    return 0 if answer is None else left_in_cache(answer.usage, run.route.cache)[0]
 
 
 async def keep(run: Runtime) -> Usage:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import cast
 
 from msgspec import Struct
 
+from addendum.agent.context.answers import Answered
 from addendum.agent.context.epochs import coming
 from addendum.agent.context.preview import upcoming_breaks
 from addendum.agent.runtime import Runtime
 from addendum.cache.cost import again as price_again
 from addendum.cache.cost import left_in_cache
-from addendum.log.events import AssistantMessage, CacheBreak, RequestHeader, RequestSent
-from addendum.log.values import ToolSchema, Usage
+from addendum.log.events import CacheBreak
+from addendum.log.values import ToolSchema
 from addendum.tools.registry import Snapshot
 
 _OURS = frozenset({"redefinition", "removal or restore", "rebinding", "downgrade"})
@@ -52,18 +52,6 @@ class SwitchCost(Struct, frozen=True):
     note: str = ""
 
 
-class _Answered(Struct, frozen=True):
-    """A request of a turn that was answered: where in the log, with which tools, at what usage.
-
-    A lifetime runs from when it was sent, in seconds since the epoch.
-    """
-
-    seq: int
-    sent: float
-    tools: tuple[ToolSchema, ...]
-    usage: Usage
-
-
 def switch_cost(run: Runtime, snapshot: Snapshot | None = None) -> SwitchCost:
     """Return what the switches since the last request cost at the next one.
 
@@ -72,7 +60,7 @@ def switch_cost(run: Runtime, snapshot: Snapshot | None = None) -> SwitchCost:
         snapshot: What would be active after a switch that nobody has made yet.
     """
     route, now = run.route, run.setup.clock()
-    answered = _answered(run)
+    answered = run.state.answers.on(route.name)
     if not answered:
         nothing = Decimal(0)
         return SwitchCost(0, 0, 0, False, 0, nothing, nothing, (), "nothing was sent here yet")
@@ -110,27 +98,11 @@ def switch_cost(run: Runtime, snapshot: Snapshot | None = None) -> SwitchCost:
     )
 
 
-def _answered(run: Runtime) -> list[_Answered]:
-    """Return the answered requests of the session's turns on its route, oldest first."""
-    found: list[_Answered] = []
-    tools: tuple[ToolSchema, ...] = ()
-    sent = 0
-    for event in run.log.events:
-        data = event.data
-        if isinstance(data, RequestHeader):
-            tools = data.header.tools
-        elif isinstance(data, RequestSent):
-            sent = event.time
-        elif isinstance(data, AssistantMessage) and data.route == run.route.name:
-            found.append(_Answered(event.seq, sent / 1000, tools, data.usage))
-    return found
-
-
 def _lifetime(run: Runtime) -> float:
     return run.route.cache.lifetime(coming(run).ttl)
 
 
-def _held(run: Runtime, last: _Answered) -> tuple[int | None, bool, str]:
+def _held(run: Runtime, last: Answered) -> tuple[int | None, bool, str]:
     """Return what the last request left in the cache, if it is an estimate, and why nothing."""
     rules = run.route.cache
     tokens, estimated = left_in_cache(last.usage, rules)
@@ -142,7 +114,7 @@ def _held(run: Runtime, last: _Answered) -> tuple[int | None, bool, str]:
     return tokens, estimated, ""
 
 
-def _kept(run: Runtime, answered: Sequence[_Answered], found: CacheBreak, held: int) -> int:
+def _kept(run: Runtime, answered: Sequence[Answered], found: CacheBreak, held: int) -> int:
     """Return the tokens in front of a break that the next request still reads.
 
     That is what the last request left that was answered before anything behind the break was said;
@@ -168,7 +140,7 @@ def _harmless(found: CacheBreak) -> bool:
 
 def _rebinding(
     run: Runtime,
-    answered: Sequence[_Answered],
+    answered: Sequence[Answered],
     held: int,
     now: float,
     tools: Sequence[ToolSchema],
@@ -182,18 +154,14 @@ def _rebinding(
     # Without their order: a list written anew has each tool in the place it had before.
     active = {tool.identity() for tool in tools}
     lifetime = _lifetime(run)
-    logged = [
-        event
-        for event in run.log.events
-        if isinstance(event.data, CacheBreak) and event.data.route == run.route.name
-    ]
+    logged = list(run.state.answers.breaks(run.route.name))
     cut, shared = len(run.log) + 1, list(upcoming)
     for each in reversed(answered):
         # The last one is held, perhaps because it was kept alive.
         if each is not answered[-1] and lifetime and now - each.sent > lifetime:
             break
-        while logged and logged[-1].seq > each.seq:
-            shared.append(cast(CacheBreak, logged.pop().data))
+        while logged and logged[-1][0] > each.seq:
+            shared.append(logged.pop()[1])
         for found in shared:
             if found.reason not in _OURS and not _harmless(found):
                 cut = min(cut, (found.seq or 0) if found.at == "messages" else 0)
