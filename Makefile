@@ -65,7 +65,7 @@ cases: .venv/dev ## list which test covers which case; none missing or doubled
 matrix: .venv/dev ## every scenario and restart on every route (minutes)
 	@.venv/bin/python scripts/every_run.py
 	ADDENDUM_EVERY=1 $(RUN) pytest -n 2 tests/wire/test_vendor_types.py tests/agent/test_restarts.py \
-	  tests/tools/test_mcp_hostile.py tests/tools/test_mcp_groups.py
+	  tests/tools/test_mcp_hostile.py tests/tools/test_mcp_groups.py tests/agent/test_shapes.py
 
 mutations: .venv/dev ## break fold, projections and marks; each must turn a test red
 	@.venv/bin/python scripts/mutations.py

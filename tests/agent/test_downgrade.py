@@ -61,6 +61,8 @@ async def test_refused_tools_in_messages_are_told_apart(text: str, found: tuple[
         "role 'system' is not supported on this model",
         'messages.3: Unexpected role "system". Allowed roles are user and assistant',
         '{"message":"messages.3: Unexpected role \\"system\\""}',
+        "Jinja Exception: System message must be at the beginning.",
+        "This model doesn't support system messages.",
     ],
 )
 async def test_a_refused_system_role_is_told_apart(text: str) -> None:

@@ -105,9 +105,7 @@ def _parts(messages: Sequence[Json]) -> str:
 def _second_system(messages: Sequence[Json]) -> str:
     """Qwen's template (lumpenspace/raft#16, Tarquinen/opencode-dynamic-context-pruning#407)."""
     late = any(message["role"] == "system" for message in messages[1:])
-    return (
-        "Jinja Exception: role 'system': System message must be at the beginning." if late else ""
-    )
+    return "Jinja Exception: System message must be at the beginning." if late else ""
 
 
 CHAT_SHAPES: Mapping[str, Check] = {

@@ -123,7 +123,7 @@ class Rounds:
             behind: The block in front of it that was sent and not answered, on a route that asks
                 for an answer.
         """
-        said = _Turn(self._context, behind)
+        said = _UserTurn(self._context, behind)
         later: list[Block] = []
         wait = self._facts.waits and not group.human
         leaves = self._leaves
@@ -283,7 +283,7 @@ class Rounds:
         return sent
 
 
-class _Turn:
+class _UserTurn:
     """The blocks of a user's turn as they are put together, in a shape that the route takes.
 
     Args:

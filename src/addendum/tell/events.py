@@ -44,6 +44,7 @@ from addendum.log.events import (
 from addendum.log.known import KnownTool, ServerAway, ToolsKnown
 from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import Config, ToolSchema, Usage
+from addendum.routes.shapes import SHAPES
 from addendum.tell.changes import ToolChange, body, change
 from addendum.tell.words import Words
 
@@ -246,7 +247,8 @@ def describe(event: Event, words: Words, before: RequestHeader | None = None) ->
             return telling("summary", text, "bad", note=text)
         case RouteDowngrade(route=route, rejected=rejected, projection=projection):
             names = ", ".join(rejected)
-            text = words("turn.downgrade", route=route, fields=names, projection=projection)
+            key = "turn.given_up" if SHAPES.issuperset(rejected) else "turn.downgrade"
+            text = words(key, route=route, fields=names, projection=projection)
             return telling("downgrade", text, "warn", note=text)
         case ToolLeftOut(name=name, why=why, partly=partly):
             text = words("turn.left_out_partly" if partly else "turn.left_out", name=name, why=why)

@@ -339,7 +339,12 @@ def _told(answer: Answer) -> Iterator[str]:
 
 
 _OUR_FAULT = ("must precede", "must directly follow", "must follow")
-_ROLE = re.compile(r"""role[\s:=\\]*["'`\\]*system""", re.IGNORECASE)
+# Also as templates say it (lumpenspace/raft#16), and Bedrock (stdapi-ai/stdapi.ai#104).
+_ROLE = re.compile(
+    r"""role[\s:=\\]*["'`\\]*system|system messages? must be at the beginning"""
+    r"""|(?:doesn't|does not) support system messages""",
+    re.IGNORECASE,
+)
 _UNKNOWN_ITEM = "Cannot determine type of 'item'"
 """What llama-server says of an item that it does not know (commit 86a2835)."""
 
