@@ -60,10 +60,10 @@ def export(
 
 
 def _requests(log: SessionLog) -> list[Outgoing]:
-    found = [_outgoing(each) for each in replay(log)]
-    if not found:
+    requests = [_outgoing(each) for each in replay(log)]
+    if not requests:
         raise ConfigurationError(f"session {log.session} has sent no request yet; nothing to write")
-    return found
+    return requests
 
 
 def _outgoing(request: Replayed) -> Outgoing:

@@ -43,7 +43,7 @@ def ask_about(waiting: Sequence[Pending], read: Callable[[str], str]) -> dict[st
         EOFError: The person left; nothing is decided.
         KeyboardInterrupt: As well.
     """
-    found: dict[str, Decision] = {}
+    decisions: dict[str, Decision] = {}
     for place, each in enumerate(waiting, 1):
         of = f"({place} of {len(waiting)}) " if len(waiting) > 1 else ""
         # In full: what is cut off would be approved too.
@@ -59,8 +59,8 @@ def ask_about(waiting: Sequence[Pending], read: Callable[[str], str]) -> dict[st
         say(f"  {one_line(each.reason, _NAME)}", dim=True)
         while (decision := _decision(read)) is None:
             pass
-        found[each.call_id] = decision
-    return found
+        decisions[each.call_id] = decision
+    return decisions
 
 
 def _ask(text: str) -> None:

@@ -138,16 +138,16 @@ class Commands:
         pairs = [word.partition("=") for word in words[2:]]
         if not words:
             found = await prompts.list()
-            for each in found:
-                say(prompt_line(each))
+            for text_line in found:
+                say(prompt_line(text_line))
             if not found:
                 say("no server that is on offers prompts")
         elif len(words) == 1 or not all(equals for _, equals, _ in pairs):
             say("write /prompt, or /prompt SERVER NAME ARGUMENT=TEXT ...", error=True)
         else:
             text = await prompts.text(words[0], words[1], {name: value for name, _, value in pairs})
-            for each in text.splitlines():
-                say(f"> {one_line(each, _ERROR)}", dim=True)
+            for text_line in text.splitlines():
+                say(f"> {one_line(text_line, _ERROR)}", dim=True)
             await self._send(text)
 
     def _of_server(self, name: str) -> list[ToolSchema]:
@@ -248,9 +248,11 @@ def route_line(session: Session) -> str:
     return f"on {session.route.full_name}; tool changes: {context.projection}"
 
 
-def _break(found: CacheBreak) -> str:
-    place = "the cache had expired" if found.at == "none" else f"from {found.at} on"
-    return f"{found.reason}, {place}{f' ({found.detail})' if found.detail else ''}"
+def _break(cache_break: CacheBreak) -> str:
+    place = "the cache had expired" if cache_break.at == "none" else f"from {cache_break.at} on"
+    return (
+        f"{cache_break.reason}, {place}{f' ({cache_break.detail})' if cache_break.detail else ''}"
+    )
 
 
 def _tokens(tool: ToolSchema) -> int:

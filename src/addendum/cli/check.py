@@ -79,8 +79,8 @@ def check(
         with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as tests:
             done = check_files(captures, allow, _noting(tests))
             tests.seek(0)
-            for each in _junit(done, tests):
-                echo(each)
+            for finding in _junit(done, tests):
+                echo(finding)
     else:
         done = check_files(captures, allow)
         if as_json or form == "json":
@@ -89,7 +89,7 @@ def check(
                     "holds": not done.findings,
                     "requests": done.requests,
                     "conversations": done.conversations,
-                    "findings": [structs.asdict(each) for each in done.findings],
+                    "findings": [structs.asdict(finding) for finding in done.findings],
                     "more": done.more,
                     "notes": done.notes,
                 }

@@ -75,15 +75,15 @@ def two_requests(log: SessionLog, a: int, b: int) -> tuple[RequestRecord, Reques
     Raises:
         ConfigurationError: One of them is not there.
     """
-    found: dict[int, RequestRecord] = {}
+    by_number: dict[int, RequestRecord] = {}
     numbers: list[int] = []
     for each in replay(log):
         numbers.append(each.record.n)
         if each.record.n in (a, b):
-            found[each.record.n] = each.record
-        if len(found) == len({a, b}):
-            return found[a], found[b]
-    missing = a if a not in found else b
+            by_number[each.record.n] = each.record
+        if len(by_number) == len({a, b}):
+            return by_number[a], by_number[b]
+    missing = a if a not in by_number else b
     there = f"requests {numbers[0]} to {numbers[-1]}" if numbers else "no requests yet"
     raise ConfigurationError(f"session {log.session} has {there}, not {missing}")
 
@@ -101,7 +101,7 @@ def _about(record: RequestRecord) -> dict[str, object]:
 
 
 def _shown(
-    log: SessionLog, before: RequestRecord, after: RequestRecord, seen: Comparison
+    log: SessionLog, before: RequestRecord, after: RequestRecord, comparison: Comparison
 ) -> Iterator[str]:
     wide = width()
     yield style(
@@ -114,17 +114,19 @@ def _shown(
             f"{number(record.usage.prompt)}, read {number(record.usage.cache_read)}, {record.route}"
         )
         yield f"  {one_line(about, wide - 2)}"
-    for each in seen.settings:
-        yield f"  setting {one_line(each.name, 30)} differs"
-        yield from excerpts(each.before or "not set", each.after or "not set", wide)
+    for setting in comparison.settings:
+        yield f"  setting {one_line(setting.name, 30)} differs"
+        yield from excerpts(setting.before or "not set", setting.after or "not set", wide)
     yield ""
-    yield table(("", "where", "what", "bytes", "~tokens"), list(_rows(seen.changes)), right=(3, 4))
+    yield table(
+        ("", "where", "what", "bytes", "~tokens"), list(_rows(comparison.changes)), right=(3, 4)
+    )
     yield ""
-    first = seen.first
+    first = comparison.first
     if first is not None:
         yield f"first difference: {one_line(first.path, wide - 18)}"
         yield from excerpts(first.before, first.after, wide)
-    elif seen.settings:
+    elif comparison.settings:
         yield f"the content of request {before.n} stands; settings that count differ"
     else:
         yield f"request {after.n} begins with all of request {before.n}"

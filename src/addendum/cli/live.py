@@ -165,18 +165,18 @@ def run_live(name: str, wanted: Wanted) -> int:
         return 1
     moment = datetime.now(UTC)
     outcome = run_async(measured, route, scenarios, wanted.max_cost)
-    found = _figures(route, moment, estimate, wanted, outcome)
+    figures = _figures(route, moment, estimate, wanted, outcome)
     unkept: ConfigurationError | None = None
     if wanted.keep is not None:
         try:
-            found["kept"] = str(_keep(wanted.keep, route, moment, found))
+            figures["kept"] = str(_keep(wanted.keep, route, moment, figures))
         except ConfigurationError as error:
             unkept = error
     if wanted.as_json:
-        print_json(found)
+        print_json(figures)
     else:
         echo(_shown(route, moment, outcome))
-        kept = found.get("kept")
+        kept = figures.get("kept")
         said = f"Kept in {kept}" if kept else f"--keep keeps these figures in {RESULTS}."
         echo(f"\n{said}")
     if unkept is not None:
@@ -293,15 +293,15 @@ def _figures(
 
 
 def _run_figures(run: Run) -> dict[str, Any]:
-    found = run.json()
-    for row, (_, record) in zip(found["requests"], run.rows(), strict=True):
+    figures = run.json()
+    for row, (_, record) in zip(figures["requests"], run.rows(), strict=True):
         row["output_tokens"] = record.usage.output
         row["usage"] = _counts(record.usage)
     # What a violation says may quote the conversation.
-    found["violations"] = [
+    figures["violations"] = [
         {"rule": each.rule, "n": each.n, "path": each.path} for each in run.violations
     ]
-    return found
+    return figures
 
 
 def _counts(usage: Usage) -> dict[str, Any]:

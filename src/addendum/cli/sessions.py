@@ -78,19 +78,19 @@ async def _counted(url: str | None) -> list[tuple[SessionRow, Totals | None]]:
     rows = await all_rows(url)
     if not rows:
         return []
-    found: list[tuple[SessionRow, Totals | None]] = []
+    counted: list[tuple[SessionRow, Totals | None]] = []
     async with reading(url) as store:
         for row in rows:
             try:
-                found.append((row, totals_of(await store.read(row.id), known_route)))
+                counted.append((row, totals_of(await store.read(row.id), known_route)))
             except SessionMissing:
                 pass  # It was deleted meanwhile.
             except AddendumError as error:
                 # One that is damaged, or has lost events, hides no other.
                 if isinstance(error, StoreError) and error.session != row.id:
                     raise
-                found.append((row, None))
-    return found
+                counted.append((row, None))
+    return counted
 
 
 def _fields(sums: Totals | None) -> dict[str, object]:

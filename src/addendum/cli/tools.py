@@ -165,7 +165,7 @@ def of(
             echo(wrapped(said, 2))
 
 
-def _shown(found: Sequence[ToolState], dead: int) -> Iterator[str]:
+def _shown(tool_states: Sequence[ToolState], dead: int) -> Iterator[str]:
     rows = [
         [
             one_line(each.name, 28),
@@ -175,11 +175,11 @@ def _shown(found: Sequence[ToolState], dead: int) -> Iterator[str]:
             number(each.calls),
             number(each.weight) if each.weight else "",
         ]
-        for each in found
+        for each in tool_states
     ]
     heads = ("tool", "state", "server", "since (event)", "calls", "weight")
     yield table(heads, rows, right=(4, 5))
-    whole = sum(each.weight for each in found)
+    whole = sum(each.weight for each in tool_states)
     yield f"about {number(whole)} tokens of definitions are sent"
     yield f"dead weight, removed or never called: {number(dead)}"
 

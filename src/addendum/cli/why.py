@@ -214,12 +214,12 @@ def _shown(
 
 def _agreement(words: Sequence[Told], misses: int) -> Iterator[str]:
     """Yield what endpoints said of misses, and how often they say what we say."""
-    for each in words:
-        sign = "agrees" if each.agrees else "DIFFERS"
+    for word in words:
+        sign = "agrees" if word.agrees else "DIFFERS"
         yield one_line(
-            f"request {each.n}: the endpoint says {each.word or 'nothing'}: {sign}", width()
+            f"request {word.n}: the endpoint says {word.word or 'nothing'}: {sign}", width()
         )
-    agree = sum(each.agrees for each in words)
+    agree = sum(word.agrees for word in words)
     yield f"the endpoint agrees on {agree} of {len(words)} asked"
     if len(words) < misses:
         yield f"{misses - len(words)} could not be asked: their routes have no diagnostics"
@@ -238,9 +238,9 @@ def _told(miss: Explanation) -> list[str]:
         f"  {lost}{price}",
         style(wrapped(f"  {word}: {miss.text}{_in_brackets(reason)}", 4), **colour),
     ]
-    for each in miss.settings:
-        sides = f"{_side(each.before)} -> {_side(each.after)}"
-        lines.append(f"    {one_line(f'setting {each.name}: {sides}', wide - 4)}")
+    for setting in miss.settings:
+        sides = f"{_side(setting.before)} -> {_side(setting.after)}"
+        lines.append(f"    {one_line(f'setting {setting.name}: {sides}', wide - 4)}")
     if miss.first is not None:
         lines.append(f"    first change: {one_line(miss.first.path, wide - 18)}")
         lines += excerpts(miss.first.before, miss.first.after, wide)

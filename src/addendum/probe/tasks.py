@@ -160,11 +160,11 @@ async def run_tasks(
     ways: tuple[Way, ...] = ("bind", "native", "dispatch")
     if route.capabilities.tool_update is None:
         ways = ("bind", "dispatch")
-    found: list[Score] = []
+    scores: list[Score] = []
     for way in ways:
         say(f"tasks by {way}")
-        found.append(await _run(route, way, spending))
-    return tuple(found)
+        scores.append(await _run(route, way, spending))
+    return tuple(scores)
 
 
 async def _run(route: Route, way: Way, spending: Spending) -> Score:

@@ -246,10 +246,10 @@ def validator_for(parameters: Raw | bytes) -> Validator:
     Raises:
         SchemaUnusable: As `Validator`.
     """
-    found = _validator(bytes(parameters))
-    if isinstance(found, Validator):
-        return found
-    raise SchemaUnusable(found)
+    validator = _validator(bytes(parameters))
+    if isinstance(validator, Validator):
+        return validator
+    raise SchemaUnusable(validator)
 
 
 @lru_cache(maxsize=512)

@@ -194,12 +194,12 @@ async def _pinned(spec: ServerSpec, snapshot: Snapshot, store: Store) -> list[To
     except ContentError:
         return None
     taken = set(snapshot.entries)
-    found: list[ToolSchema] = []
+    tool_schemas: list[ToolSchema] = []
     for tool in pin.tools:
         name = model_name(spec.name, tool.name, taken)
         taken.add(name)
-        found.append(ToolSchema(name, tool.description, tool.parameters))
-    return found
+        tool_schemas.append(ToolSchema(name, tool.description, tool.parameters))
+    return tool_schemas
 
 
 def switched(

@@ -103,10 +103,10 @@ def read_mcp_file(
     if not os.fspath(path):
         raise ConfigurationError("'' is no file of MCP servers; name one")
     try:
-        data = _json(read_bytes(place, limit=MAX_FILE, advice="name a file of MCP servers"))
+        content = _json(read_bytes(place, limit=MAX_FILE, advice="name a file of MCP servers"))
     except ContentError as error:
         raise ConfigurationError(f"{place} is not usable: {error}; correct the file") from error
-    servers = cast("Any", data).get(_WHOLE) if isinstance(data, dict) else None
+    servers = cast("Any", content).get(_WHOLE) if isinstance(content, dict) else None
     if not isinstance(servers, dict):
         raise ConfigurationError(
             f'{place} names no servers; it needs {{"mcpServers": {{NAME: {{"command": ...}}}}}}'
@@ -203,16 +203,16 @@ def _spec(
         return _VARIABLE.sub(value, text)
 
     def text(key: str) -> str | None:
-        given = fields.get(key)
-        if given is not None and not isinstance(given, str):
-            raise ConfigurationError(f'{where}: "{key}" must be text, not {shown(given)}')
-        return None if given is None else expand(given)
+        field = fields.get(key)
+        if field is not None and not isinstance(field, str):
+            raise ConfigurationError(f'{where}: "{key}" must be text, not {shown(field)}')
+        return None if field is None else expand(field)
 
     def flag(key: str) -> bool:
-        given = fields.get(key, False)
-        if not isinstance(given, bool):
-            raise ConfigurationError(f'{where}: "{key}" must be true or false, not {shown(given)}')
-        return given
+        field = fields.get(key, False)
+        if not isinstance(field, bool):
+            raise ConfigurationError(f'{where}: "{key}" must be true or false, not {shown(field)}')
+        return field
 
     kind, command, url = text("type"), text("command"), text("url")
     if kind == "sse":
@@ -289,21 +289,21 @@ def _seconds(fields: dict[str, Any], where: str) -> float | None:
     Raises:
         ConfigurationError: It is no number above 0.
     """
-    given = fields.get("timeout")
-    if given is None:
+    field = fields.get("timeout")
+    if field is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1e9:
+    if isinstance(field, bool) or not isinstance(field, int | float) or not 0 < field < 1e9:
         raise ConfigurationError(
-            f'{where}: "timeout" must be a number of seconds above 0, not {shown(given)}'
+            f'{where}: "timeout" must be a number of seconds above 0, not {shown(field)}'
         )
-    return given / 1000 if given > MAX_SECONDS else float(given)
+    return field / 1000 if field > MAX_SECONDS else float(field)
 
 
 def _arguments(fields: dict[str, Any], where: str, expand: Callable[[str], str]) -> tuple[str, ...]:
-    given = fields.get("args", [])
-    if not isinstance(given, list | tuple):
-        raise ConfigurationError(f'{where}: "args" must be a list of texts, not {shown(given)}')
-    parts = cast("list[Any]", given)
+    field = fields.get("args", [])
+    if not isinstance(field, list | tuple):
+        raise ConfigurationError(f'{where}: "args" must be a list of texts, not {shown(field)}')
+    parts = cast("list[Any]", field)
     if odd := [part for part in parts if not isinstance(part, str)]:
         raise ConfigurationError(
             f'{where}: "args" must be a list of texts; {shown(odd[0])} is none'
@@ -314,10 +314,10 @@ def _arguments(fields: dict[str, Any], where: str, expand: Callable[[str], str])
 def _pairs(
     fields: dict[str, Any], key: str, where: str, expand: Callable[[str], str]
 ) -> tuple[tuple[str, str], ...]:
-    given = fields.get(key, {})
-    if not isinstance(given, Mapping):
+    field = fields.get(key, {})
+    if not isinstance(field, Mapping):
         raise ConfigurationError(f'{where}: "{key}" must be an object of texts')
-    texts = cast("Mapping[Any, Any]", given)
+    texts = cast("Mapping[Any, Any]", field)
     for name, value in texts.items():
         if not isinstance(name, str) or not isinstance(value, str):
             # Never the value: it is a key, most often.

@@ -294,11 +294,11 @@ class Link:
 
     async def resources(self) -> tuple[RemoteResource, ...] | CallOutcome:
         """Return the server's resources, templates behind them, or why they cannot be had."""
-        found = await self._pages(types.ListResourcesRequest, "resources")
-        if isinstance(found, CallOutcome):
-            return found
+        pages = await self._pages(types.ListResourcesRequest, "resources")
+        if isinstance(pages, CallOutcome):
+            return pages
         more = await self._pages(types.ListResourceTemplatesRequest, "resourceTemplates")
-        return screen_resources([*found, *([] if isinstance(more, CallOutcome) else more)])
+        return screen_resources([*pages, *([] if isinstance(more, CallOutcome) else more)])
 
     async def resource(self, uri: str) -> CallOutcome:
         """Return what a resource holds."""
@@ -312,25 +312,25 @@ class Link:
         self, request: Callable[..., types.Request[Any, Any]], key: str
     ) -> list[dict[str, Any]] | CallOutcome:
         """Return the entries of a list, page by page; none where the server has no such list."""
-        found: list[dict[str, Any]] = []
+        pages: list[dict[str, Any]] = []
         cursors: set[str | None] = {None}
         cursor: str | None = None
-        while len(cursors) <= MAX_OFFER_PAGES and len(found) < MAX_OFFERS:
+        while len(cursors) <= MAX_OFFER_PAGES and len(pages) < MAX_OFFERS:
             try:
                 page = await self._ask(
                     request(params=types.PaginatedRequestParams(cursor=cursor)), absent=True
                 )
             except _Absent:
-                return found
+                return pages
             if isinstance(page, CallOutcome):
                 return page
-            found += objects(page.get(key, page.get(BARE)))
+            pages += objects(page.get(key, page.get(BARE)))
             following = page.get("nextCursor")
             if not isinstance(following, str) or not following or following in cursors:
                 break
             cursor = following
             cursors.add(cursor)
-        return found
+        return pages
 
     async def _ask(
         self,

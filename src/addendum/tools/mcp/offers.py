@@ -70,10 +70,10 @@ class RemoteResource(Struct, frozen=True, omit_defaults=True):
 
 def screen_prompts(entries: Sequence[dict[str, Any]]) -> tuple[RemotePrompt, ...]:
     """Return the good ones of listed prompts, sorted by name; of equal names the first counts."""
-    found: dict[str, RemotePrompt] = {}
+    remote_prompts: dict[str, RemotePrompt] = {}
     for entry in entries:
         name = entry.get("name")
-        if _named(name) and len(found) < MAX_OFFERS:
+        if _named(name) and len(remote_prompts) < MAX_OFFERS:
             arguments = tuple(
                 PromptArgument(
                     each["name"], _line(each.get("description")), each.get("required") is True
@@ -82,19 +82,19 @@ def screen_prompts(entries: Sequence[dict[str, Any]]) -> tuple[RemotePrompt, ...
                 if _named(each.get("name"))
             )
             description = _line(entry.get("description") or entry.get("title"))
-            found.setdefault(str(name), RemotePrompt(str(name), description, arguments))
-    return tuple(sorted(found.values(), key=lambda each: each.name))
+            remote_prompts.setdefault(str(name), RemotePrompt(str(name), description, arguments))
+    return tuple(sorted(remote_prompts.values(), key=lambda each: each.name))
 
 
 def screen_resources(entries: Sequence[dict[str, Any]]) -> tuple[RemoteResource, ...]:
     """Return the good ones of listed resources and templates, in the server's order."""
-    found: dict[str, RemoteResource] = {}
+    remote_resources: dict[str, RemoteResource] = {}
     for entry in entries:
         template = "uriTemplate" in entry
         uri = entry.get("uriTemplate" if template else "uri")
         if not isinstance(uri, str) or not 0 < len(uri) <= MAX_URI or not uri.isprintable():
             continue
-        if len(found) == MAX_OFFERS:
+        if len(remote_resources) == MAX_OFFERS:
             break
         size = entry.get("size")
         made = RemoteResource(
@@ -105,8 +105,8 @@ def screen_resources(entries: Sequence[dict[str, Any]]) -> tuple[RemoteResource,
             size if isinstance(size, int) else None,
             template,
         )
-        found.setdefault(uri, made)
-    return tuple(found.values())
+        remote_resources.setdefault(uri, made)
+    return tuple(remote_resources.values())
 
 
 def prompt_text(result: dict[str, Any]) -> str:
@@ -143,10 +143,10 @@ def resource_outcome(result: dict[str, Any]) -> CallOutcome:
     found = result.get("contents", result.get("content", result.get(BARE)))
     text, media = read_content(
         [
-            {"type": "resource", "resource": each}
-            if isinstance(each, dict) and "type" not in each
-            else each
-            for each in blocks(found)
+            {"type": "resource", "resource": block}
+            if isinstance(block, dict) and "type" not in block
+            else block
+            for block in blocks(found)
         ]
     )
     return CallOutcome(text or "the resource is empty", media=media)

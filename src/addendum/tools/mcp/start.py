@@ -25,14 +25,14 @@ def start_error(spec: ServerSpec, number: int, what: str = "") -> ConfigurationE
         what = "command" if spec.cwd is None or Path(spec.cwd).is_dir() else "folder"
     command = spec.command[0]
     folder = Path(spec.cwd or ".").absolute()
-    said = os.strerror(number)
+    reason = os.strerror(number)
     if what == "folder":
         return ConfigurationError(
-            f"{said}: the folder {_shown(str(spec.cwd))} to start {_shown(command)} in; "
+            f"{reason}: the folder {_shown(str(spec.cwd))} to start {_shown(command)} in; "
             f'{_tilde(str(spec.cwd)) or "correct"} its "cwd"'
         )
     return ConfigurationError(
-        f"{said}: the command {_shown(command)} (started in the folder {_shown(str(folder))}); "
+        f"{reason}: the command {_shown(command)} (started in the folder {_shown(str(folder))}); "
         f"{_advice(command, folder, number)}"
     )
 
