@@ -344,7 +344,9 @@ def body_again(
     prompt = project(log, context, facts(route), floor=floor)
     header = log.header
     assert header is not None
-    return wire(context.wire).renderer(route).body(prompt, header.header.config)
+    return (
+        wire(context.wire).renderer(route, avoids=context.avoids).body(prompt, header.header.config)
+    )
 
 
 def test_rare_moves_are_drawn_often_enough() -> None:
