@@ -82,13 +82,12 @@ def test_usage_in_odd_places(case: str) -> None:
 def test_usage_that_ends_in_zeros(speaker: Speaker) -> None:
     events = speaker.stream(PARTS, speaker.whole[0])
     good = read(speaker, events)[0].usage
-    zeros = changed(
-        events,
-        lambda value: (
-            [value.update({k: 0}) for k, v in value.items() if "oken" in k and isinstance(v, int)]
-            and None
-        ),
-    )
+
+    def spend_nothing(value: Json) -> None:
+        counts = [key for key, number in value.items() if "oken" in key and type(number) is int]
+        value.update(dict.fromkeys(counts, 0))
+
+    zeros = changed(events, spend_nothing)
     last = [
         each for each in zeros if "sage" in json.dumps(each[1] if isinstance(each[1], dict) else "")
     ][-1:]
