@@ -47,6 +47,7 @@ def refusal(message: str, code: str | None = None) -> bytes:
             '{"loc":["body","messages",6,"system","content"],"msg":"Field required"}',
             (MESSAGE_TOOLS,),
         ),
+        ("Jinja Exception: System message must be at the beginning.", (MESSAGE_TOOLS,)),
         ("Invalid schema for function 'x' in tools[0]", ()),
         ("maximum context length is 9 tokens", ()),
     ],

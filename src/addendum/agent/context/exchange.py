@@ -339,10 +339,10 @@ def _told(answer: Answer) -> Iterator[str]:
 
 
 _OUR_FAULT = ("must precede", "must directly follow", "must follow")
-# Also as templates say it (lumpenspace/raft#16), and Bedrock (stdapi-ai/stdapi.ai#104).
-_ROLE = re.compile(
-    r"""role[\s:=\\]*["'`\\]*system|system messages? must be at the beginning"""
-    r"""|(?:doesn't|does not) support system messages""",
+_ROLE = re.compile(r"""role[\s:=\\]*["'`\\]*system""", re.IGNORECASE)
+# Templates (lumpenspace/raft#16), Bedrock (stdapi-ai/stdapi.ai#104): whatever such a message holds.
+_ANY_SYSTEM = re.compile(
+    r"system messages? must be at the beginning|(?:doesn't|does not) support system messages",
     re.IGNORECASE,
 )
 _UNKNOWN_ITEM = "Cannot determine type of 'item'"
@@ -364,6 +364,8 @@ def rejected_fields(text: str, names: Collection[str]) -> tuple[str, ...]:
     found = {name for name in names if name in text}
     if SYSTEM_ROLE in names and _ROLE.search(text):
         found.add(SYSTEM_ROLE)
+    if _ANY_SYSTEM.search(text):
+        found |= {SYSTEM_ROLE, MESSAGE_TOOLS}.intersection(names)
     if "additional_tools" in names and _UNKNOWN_ITEM in text:
         found.add("additional_tools")
     if MESSAGE_TOOLS in names and _MESSAGE_TOOLS.search(text):
