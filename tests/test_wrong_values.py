@@ -168,8 +168,9 @@ OURS = {
 HANDED_BACK = (
     "CacheBreak Hints KeepAlive Media NotDispatched Notice Opening Outcome PinnedTool "
     "PromptArgument ReasoningPiece Refused RemotePrompt RemoteResource RemoteTool RequestDone "
-    "RequestFigures Resolved ServerPrompt ServerState StreamEvent SubagentEnded SwitchCost TextPiece "
-    "ToolEntry ToolFinished ToolProgress ToolRedefined ToolStarted TurnDone TurnResult TurnStream Usage"
+    "RequestFigures Resolved ServerPrompt ServerState StreamEvent SubagentEnded SwitchCost "
+    "TextPiece ToolEntry ToolFinished ToolProgress ToolRedefined ToolStarted TurnDone "
+    "TurnResult TurnStream Usage"
 ).split()
 """Values that only come back: no public parameter takes one (which is tested). They are made while
 an answer streams, or by what is asked for them; errors are raised."""
