@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from functools import cached_property
 from typing import Any, cast
 
 from msgspec import Struct, json
@@ -16,9 +17,9 @@ from addendum.log.session_log import SessionLog
 def held(state: State) -> dict[str, Any]:
     """Return what each fold holds, and what the log itself does."""
     _ = state.history.history  # It is made when it is asked for.
-    log = vars(state)["_log"]
-    folds = {name: plain(fold) for name, fold in vars(state).items() if name != "_log"}
-    return folds | {"log": plain(log.state)}
+    names = [name for name, fold in vars(State).items() if isinstance(fold, cached_property)]
+    folds = {name: plain(getattr(state, name)) for name in names}
+    return folds | {"log": plain(vars(state)["_log"].state)}
 
 
 def plain(value: Any) -> Any:
@@ -43,6 +44,7 @@ def check_folds(events: Sequence[Event], places: int = 6) -> None:
     whole = State(SessionLog.load("s", rows))
     growing = SessionLog("s")
     running = State(growing)
+    held(running)
     every = max(1, len(rows) // places)
     for seq, row in enumerate(rows):
         if seq % every == 0:

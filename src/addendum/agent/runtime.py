@@ -90,9 +90,9 @@ class Runtime:
         self.turn_instructions = setup.turn_instructions
         self.shared: dict[str, Any] = {}
         self.captured: list[Sent] = []
-        self.requests = Requests(log, self.state.sent, clock=setup.clock, firsts=setup.firsts)
+        self.requests = Requests(log, self.state, clock=setup.clock, firsts=setup.firsts)
         self.redefinitions = Redefinitions(setup.on_redefinition, registry, self.state.definitions)
-        self.left_out = LeftOut(log, registry, self.state.sent)
+        self.left_out = LeftOut(log, registry, self.state)
         self.downgrades = Downgrades(store, setup.clock)
         self.using = Using(log, tasks)
         self.head: tuple[ToolSchema, ...] = ()

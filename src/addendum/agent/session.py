@@ -290,7 +290,7 @@ class Session:
         Raises:
             ConfigurationError: No call with this id has a result.
         """
-        result = self._run.state.latest.results.get(call_id)
+        result = self._run.state.results.by_call.get(call_id)
         if result is None:
             raise ConfigurationError(f"no call {call_id!r} has a result here", session=self.id)
         return result.text

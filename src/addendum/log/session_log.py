@@ -97,7 +97,7 @@ class SessionLog:
         self._events: list[Event] = []
         self._clock = clock
         self._folds = Folds()
-        self._folds.register([self.state])
+        self._folds.register(self.state)
         self._followed = False
         self._durable = 0
         self._encoded: dict[int, bytes] = {}
@@ -155,7 +155,9 @@ class SessionLog:
     def follow(self, *folds: Fold) -> None:
         """Tell folds of every event so far, and of each that comes."""
         self._followed = True
-        self._folds.register(folds, self._events)
+        for fold in folds:
+            past = self._events if fold.kinds & _COMMON else self.rare
+            self._folds.register(fold, past)
 
     # -- append -----------------------------------------------------------------------------
 

@@ -51,22 +51,19 @@ class Folds:
     def __init__(self) -> None:
         self._takers: dict[type, list[Callable[[Event], None]]] = {}
 
-    def register(self, folds: Iterable[Fold], events: Iterable[Event] = ()) -> None:
-        """Add folds.
+    def register(self, fold: Fold, events: Iterable[Event] = ()) -> None:
+        """Add a fold.
 
         Args:
-            folds: The folds.
-            events: The log so far.
+            fold: The fold.
+            events: The log so far, or at least its events of the fold's kinds.
         """
-        added: dict[type, list[Callable[[Event], None]]] = {}
-        for fold in folds:
-            for kind in fold.kinds:
-                added.setdefault(kind, []).append(fold.take)
+        kinds, take = fold.kinds, fold.take
         for event in events:
-            for taker in added.get(type(event.data), ()):
-                taker(event)
-        for kind, takers in added.items():
-            self._takers.setdefault(kind, []).extend(takers)
+            if type(event.data) in kinds:
+                take(event)
+        for kind in kinds:
+            self._takers.setdefault(kind, []).append(take)
 
     def take(self, event: Event) -> None:
         """Tell the folds of the next event."""

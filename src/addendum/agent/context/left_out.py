@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from addendum.agent.context.sent import SentRequests
+from addendum.agent.state import State
 from addendum.lines import one_line
 from addendum.log.events import RequestContext, ToolLeftOut
 from addendum.log.session_log import SessionLog
@@ -30,13 +30,13 @@ class LeftOut:
     Args:
         log: The session's log.
         registry: Its tools.
-        sent: What the log says of requests.
+        state: What follows from the log.
     """
 
-    def __init__(self, log: SessionLog, registry: Registry, sent: SentRequests) -> None:
+    def __init__(self, log: SessionLog, registry: Registry, state: State) -> None:
         self._log = log
         self._registry = registry
-        self._sent = sent
+        self._state = state
         self._checked: tuple[tuple[ToolSchema, ...], RequestContext] | None = None
 
     def check(
@@ -70,7 +70,7 @@ class LeftOut:
                 found.setdefault(kind, []).append(lost)
         lines: list[str] = []
         for kind, listed in found.items():
-            fresh = [each for each in listed if each not in self._sent.lost]
+            fresh = [each for each in listed if each not in self._state.sent.lost]
             for each in fresh:
                 log.append(each)
             if fresh:

@@ -49,7 +49,7 @@ def upcoming_breaks(run: Runtime, snapshot: Snapshot | None = None) -> tuple[Cac
     own = step_input(run, snapshot or run.registry.snapshot())
     own = msgspec.structs.replace(own, history=state.history)
     log_step(copy, own, _MESSAGE)
-    requests = Requests(copy, state.sent, clock=run.setup.clock)
+    requests = Requests(copy, state, clock=run.setup.clock)
     requests.log_context(own.context)
     return requests.prepare(run.route, own.context, own.config).breaks
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from addendum.agent.context.firsts import FirstRequests
-from addendum.agent.context.sent import SentRequests
+from addendum.agent.state import State
 from addendum.log.events import (
     AssistantMessage,
     CacheBreak,
@@ -98,7 +98,7 @@ class Requests:
 
     Args:
         log: The session's log.
-        sent: What it says of requests.
+        state: What follows from it.
         clock: Seconds since the epoch.
         firsts: The agent's first requests; whoever sends one has to say when it has ended.
     """
@@ -106,13 +106,13 @@ class Requests:
     def __init__(
         self,
         log: SessionLog,
-        sent: SentRequests,
+        state: State,
         *,
         clock: Callable[[], float] = time.time,
         firsts: FirstRequests | None = None,
     ) -> None:
         self._log = log
-        self._sent = sent
+        self._state = state
         self._firsts = firsts
         self._clock = clock
         self._lines: dict[str, _Line] = {}
@@ -121,7 +121,7 @@ class Requests:
 
     def proven(self, route: Route) -> frozenset[str]:
         """Return the digests of the definitions that the last answered request on a route held."""
-        seq = self._sent.answered(route.name)
+        seq = self._state.sent.answered(route.name)
         sent = None if seq is None else self._log.events[seq].data
         if seq is None or not isinstance(sent, RequestSent):
             return frozenset()
@@ -135,7 +135,7 @@ class Requests:
 
     def log_context(self, context: RequestContext) -> None:
         """Log the epoch's context where it differs from the latest one in the log."""
-        if self._sent.latest != context:
+        if self._state.sent.latest != context:
             self._log.append(context)
 
     # -- preparing --------------------------------------------------------------------------
@@ -170,14 +170,14 @@ class Requests:
             prompt = self._project(line, route, instruction, until)
         body = line.renderer.body(prompt, config)
         headers = _headers(route, prompt, body)
-        seq, _ = self._sent.context(route.name)
+        seq, _ = self._state.sent.context(route.name)
         head = ""
-        if self._firsts is not None and not self._sent.number and context.caching:
+        if self._firsts is not None and not self._state.sent.number and context.caching:
             head = f"{route.full_name} {route.endpoint.base_url} {prompt.cache_key}"
             if self._firsts.begin(head) and route.cache.kind != "none":
                 log.append(CacheBreak("concurrent first requests", route.name, "none"))
-                breaks = self._sent.ahead(route.name)
-        number = self._sent.number + 1
+                breaks = self._state.sent.ahead(route.name)
+        number = self._state.sent.number + 1
         log.append(
             RequestSent(
                 log.turn or log.turns,
@@ -211,7 +211,7 @@ class Requests:
     def _project(
         self, line: _Line, route: Route, instruction: str | None, until: int | None
     ) -> Prompt:
-        floor = self._sent.floor(route.name)
+        floor = self._state.sent.floor(route.name)
         if until is not None:
             earlier = Projector(line.context, facts(route))
             return earlier.prompt(self._log.until(until), instruction=instruction, floor=floor)
@@ -232,7 +232,7 @@ class Requests:
 
     def _restored(self, route: Route, line: _Line) -> tuple[Prompt, Config, int] | None:
         """Return the last turn's request of a route in the log from before, else the first one."""
-        first = self._sent.goes_on_from(route.name)
+        first = self._state.sent.goes_on_from(route.name)
         if first is None or not isinstance(first.data, RequestSent):
             return None
         return self._again(route, line, first, first.data)
@@ -260,7 +260,7 @@ class Requests:
         log = self._log
         declared: list[CacheBreak] = []
         if line.last is None:
-            if self._sent.number:
+            if self._state.sent.number:
                 declared.append(CacheBreak("route changed", route.name, "messages"))
         else:
             before, before_config, seq = line.last
@@ -296,14 +296,14 @@ class Requests:
                 )
             elif found is None and self._expired(route, line.context):
                 declared.append(CacheBreak("lifetime passed", route.name, "none"))
-            elif found is None and self._sent.answered_aside(route.name):
+            elif found is None and self._state.sent.answered_aside(route.name):
                 # What was answered last was no turn, and this one does not extend it.
                 declared.append(CacheBreak("attempt failed", route.name, "messages", "no turn"))
             elif found is None and self._stripped(route, before, prompt):
                 declared.append(CacheBreak("reasoning stripped", route.name, "messages"))
         for found_break in declared:
             log.append(found_break)
-        return self._sent.ahead(route.name)
+        return self._state.sent.ahead(route.name)
 
     def _forged_reasoning(self, route: Route, seq: int) -> bool:
         """Say whether the answer to the request at `seq` has reasoning and was changed since.
@@ -330,7 +330,7 @@ class Requests:
         )
 
     def _expired(self, route: Route, context: RequestContext) -> bool:
-        idle = self._sent.idle(route.name, self._clock())
+        idle = self._state.sent.idle(route.name, self._clock())
         lifetime = route.cache.lifetime(context.ttl)
         if idle is None or not lifetime or route.cache.kind == "none":
             return False
