@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test check fmt bench bench-cache fuzz envelopes perturb perturb-servers \
-  stop-words cases matrix mutations crash real-servers clean
+  stop-words best cases matrix mutations crash real-servers clean
 
 help: ## list these targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -56,13 +56,16 @@ perturb: .venv/dev ## change one thing in each of 1,000,000 streams (30 min)
 stop-words: .venv/dev ## list how answers end by the vendors' types
 	@$(RUN) scripts.stop_words
 
+best: .venv/dev ## every way beside `auto`, on every scenario and route (5 min)
+	@$(RUN) scripts.best_way
+
 cases: .venv/dev ## list which test covers which case; none missing or doubled
 	@.venv/bin/python scripts/check_cases.py
 
 matrix: .venv/dev ## every scenario and restart on every route (minutes)
 	@.venv/bin/python scripts/every_run.py
 	ADDENDUM_EVERY=1 $(RUN) pytest -n 2 tests/wire/test_vendor_types.py tests/agent/test_restarts.py \
-	  tests/tools/test_mcp_hostile.py tests/tools/test_mcp_groups.py
+	  tests/tools/test_mcp_hostile.py tests/tools/test_mcp_groups.py tests/agent/test_shapes.py
 
 mutations: .venv/dev ## break fold, projections and marks; each must turn a test red
 	@.venv/bin/python scripts/mutations.py

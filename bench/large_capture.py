@@ -46,7 +46,7 @@ def growing(size: int, conversations: int, turns: int) -> Iterator[bytes]:
 
 def measured(path: Path) -> tuple[float, int, str]:
     """Check a file in a process of its own; return seconds, peak bytes and its last line."""
-    command = [sys.executable, "-m", "addendum.cli.main", "check", str(path)]
+    command = [sys.executable, "-m", "addendum.app.main", "check", str(path)]
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

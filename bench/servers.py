@@ -20,8 +20,8 @@ from _live import ROUTES, Stub
 
 from addendum import Agent
 from addendum.stores import MemoryStore
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec
 
 SESSIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 500
 SERVERS = int(sys.argv[2]) if len(sys.argv) > 2 else 20

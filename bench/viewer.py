@@ -56,7 +56,7 @@ def main() -> None:
             await store.aclose()
 
         anyio.run(fill)
-        command = [sys.executable, "-m", "addendum.cli.main", "serve", "--port", "0"]
+        command = [sys.executable, "-m", "addendum.app.main", "serve", "--port", "0"]
         server = subprocess.Popen([*command, "--store", url], stdout=subprocess.PIPE, text=True)
         try:
             assert server.stdout is not None

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-LAST = {"A": 19, "B": 9, "C": 9, "D": 15}
+LAST = {"A": 19, "B": 9, "C": 9, "D": 15, "E": 19}
 """The highest number of each part."""
 
 WANTED = [f"{part}{number}" for part, last in LAST.items() for number in range(1, last + 1)]

@@ -51,7 +51,7 @@ from addendum.log.events import (
 )
 from addendum.log.session_log import SessionLog
 from addendum.stores import SqliteStore
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
 from addendum.wire.transport import Transport, TransportSettings
 
 ROUTES = (

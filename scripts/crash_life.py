@@ -28,8 +28,8 @@ from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.store import Lease
 from addendum.stores import SqliteStore
 from addendum.tools.functions import ToolContext, tool
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec
 from addendum.wire.transport import Transport, TransportSettings
 
 ALIVE = "are you there?"

@@ -373,7 +373,7 @@ MUTATIONS = (
     ),
     Mutation(
         "server: its tool runs whatever it has become",
-        "tools/mcp_connection.py",
+        "tools/mcp/connection.py",
         "if same is not None and listed is not None and not same(listed):",
         "if False:",
         ("agent/known_tools",),

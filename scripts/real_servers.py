@@ -31,8 +31,8 @@ import anyio
 from addendum import Agent
 from addendum.lab.server import Lab, open_lab
 from addendum.log.events import ToolResult
-from addendum.tools.mcp import CallOutcome
-from addendum.tools.mcp_pool import ServerPool, Timings
+from addendum.tools.mcp.pool import ServerPool, Timings
+from addendum.tools.mcp.values import CallOutcome
 
 ROUTE = "anthropic:claude-opus-5-5"
 

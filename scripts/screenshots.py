@@ -276,14 +276,14 @@ def play(place: Path, text: str, name: str, route: str, store: str) -> str:
         text = text.replace(key, json.dumps([sys.executable, *arguments]))
     file = place / f"{name}.yaml"
     file.write_text(text.replace("REPO", "repository"), "utf-8")
-    command = [sys.executable, "-m", "addendum.cli.main", "run", str(file), "--route", route]
+    command = [sys.executable, "-m", "addendum.app.main", "run", str(file), "--route", route]
     subprocess.run([*command, "--store", store], check=True, stdout=subprocess.DEVNULL, cwd=place)
     return newest(store)
 
 
 def newest(store: str) -> str:
     """Return the session of a store that was used last."""
-    command = [sys.executable, "-m", "addendum.cli.main", "sessions", "--store", store, "--json"]
+    command = [sys.executable, "-m", "addendum.app.main", "sessions", "--store", store, "--json"]
     listed = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
     return json.loads(listed)["sessions"][0]["id"]
 

@@ -56,7 +56,7 @@ def test_the_list_of_make_targets_fits_eighty_columns() -> None:
 
 @pytest.mark.parametrize("name", READMES)
 def test_subcommands_that_are_named_exist(name: str) -> None:
-    from addendum.cli.main import main
+    from addendum.app.main import main
 
     named = set(re.findall(r"(?<![\w/])addendum ([a-z]+)\b", commands(name)))
     shown = CliRunner().invoke(main, ["--help"])

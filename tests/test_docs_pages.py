@@ -48,7 +48,7 @@ def test_code_is_part_of_a_tested_example(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_and_their_options_exist(page: str) -> None:
-    from addendum.cli.main import main
+    from addendum.app.main import main
 
     for words in commands(page):
         name, *rest = words

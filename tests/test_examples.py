@@ -18,8 +18,8 @@ from addendum.lab.runner import run_scenario
 from addendum.lab.scenario_file import load
 from addendum.lab.server import Lab, open_lab, serve
 from addendum.log.events import TurnEnd
-from addendum.tools.mcp_file import read_mcp_file
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.file import read_mcp_file
+from addendum.tools.mcp.pool import ServerPool
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

@@ -25,6 +25,7 @@ from msgspec import Meta, Raw, Struct
 from tests.agent.stage import CLAUDE, server, stage
 
 import addendum
+from addendum import errors
 from addendum.agent.agent import Agent
 from addendum.agent.calls.tools import SessionTools
 from addendum.agent.prompts import SessionPrompts
@@ -41,8 +42,8 @@ from addendum.routes import choose_projection, context, load, resolve
 from addendum.stores import open_store
 from addendum.tools.functions import FunctionTool
 from addendum.tools.history import ToolUpdate
-from addendum.tools.mcp import ServerSpec, Timings
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec, Timings
 from addendum.wire.transport import Transport, TransportSettings
 
 pytestmark = pytest.mark.anyio
@@ -165,12 +166,16 @@ OURS = {
 """Methods that the loop drives, with values of its own making: nothing is checked in them."""
 
 HANDED_BACK = (
-    "AddendumError Notice ReasoningPiece RequestDone RequestFigures StreamEvent TextPiece "
-    "ToolFinished ToolProgress ToolStarted TurnDone TurnResult TurnStream"
+    "CacheBreak Hints KeepAlive Media NotDispatched Notice Opening Outcome PinnedTool "
+    "PromptArgument ReasoningPiece Refused RemotePrompt RemoteResource RemoteTool RequestDone "
+    "RequestFigures Resolved ServerPrompt ServerState StreamEvent SubagentEnded SwitchCost "
+    "TextPiece ToolEntry ToolFinished ToolProgress ToolRedefined ToolStarted TurnDone "
+    "TurnResult TurnStream Usage"
 ).split()
-"""Values that only come back: no public parameter takes one (which is tested), and they are made
-while an answer streams."""
+"""Values that only come back: no public parameter takes one (which is tested). They are made while
+an answer streams, or by what is asked for them; errors are raised."""
 
+RAISED = [name for name in addendum.__all__ if hasattr(errors, name)]
 CONSTANTS = "RESOURCE_TOOLS TOOL_DISPATCHER_NAME __version__".split()
 BY_US = {
     "Call": "a model's call, as its wire reads it; nothing of it is an option",
@@ -566,7 +571,7 @@ async def test_a_wrong_argument_of_a_method_is_told_and_changes_nothing() -> Non
 
 
 def test_everything_public_is_walked_or_only_handed_back() -> None:
-    named = {*MADE, *HANDED_BACK, *CONSTANTS, "Session"}
+    named = {*MADE, *HANDED_BACK, *CONSTANTS, *BY_US, *RAISED}
     assert set(addendum.__all__) <= named
     assert not set(HANDED_BACK) & set(MADE)
 
@@ -617,5 +622,5 @@ def test_what_the_documents_show_is_walked_too() -> None:
             r"^from addendum[\w.]* import (\(.*?\)|[^\n(]+)", file.read_text(), re.M | re.S
         ):
             shown |= {each.strip() for each in found[1].strip("()").split(",") if each.strip()}
-    listed = {*MADE, *HANDED_BACK, *CONSTANTS, *BY_US, *UNDER_A_LOOP}
+    listed = {*MADE, *HANDED_BACK, *CONSTANTS, *BY_US, *RAISED, *UNDER_A_LOOP}
     assert shown <= listed, shown - listed

@@ -27,8 +27,8 @@ from addendum.log.events import CacheBreak, EventData, ToolResult
 from addendum.log.values import ToolSchema
 from addendum.stores import MemoryStore
 from addendum.tools.functions import FunctionTool
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec
 from addendum.wire.transport import Transport, TransportSettings
 
 CLAUDE = "anthropic:claude-opus-5-5"

@@ -45,9 +45,9 @@ from addendum.log.events import (
 )
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Call, ToolSchema
+from addendum.tools.entries import ToolEntry
 from addendum.tools.functions import FunctionTool, tool
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.registry import Entry as ToolEntry
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

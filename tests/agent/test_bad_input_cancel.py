@@ -22,7 +22,7 @@ from addendum.errors import AddendumError, ConfigurationError, StoreError
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.events import AssistantAttempt, ToolResult, TurnEnd
 from addendum.stores import SqliteStore
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 from addendum.wire.transport import Transport, TransportSettings
 
 pytestmark = pytest.mark.anyio

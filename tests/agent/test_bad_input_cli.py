@@ -35,7 +35,7 @@ def scenario(tmp_path: Path) -> str:
 def program(*arguments: str, text: str = "") -> tuple[int, str, str]:
     """Run the real program; whatever it does while it ends shows as well."""
     done = subprocess.run(
-        [sys.executable, "-m", "addendum.cli.main", *arguments],
+        [sys.executable, "-m", "addendum.app.main", *arguments],
         input=text,
         capture_output=True,
         text=True,

@@ -17,8 +17,8 @@ from tests.agent.trouble import QUICK, ROUTES, endpoint, world
 from addendum.agent.setup import Limits
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.log.events import RequestHeader
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

@@ -31,7 +31,7 @@ from addendum.errors import (
 )
 from addendum.log.events import TurnStart, UserMessage
 from addendum.stores import SqliteStore
-from addendum.tools.mcp_file import read_mcp_file
+from addendum.tools.mcp.file import read_mcp_file
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from addendum import Agent, ServerSpec
 from addendum.lab.server import open_lab
 from addendum.stores import open_store
 from addendum.tools.catalogue import Pin, write_catalogue
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
 
 pytestmark = pytest.mark.anyio
 

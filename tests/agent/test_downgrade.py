@@ -47,6 +47,7 @@ def refusal(message: str, code: str | None = None) -> bytes:
             '{"loc":["body","messages",6,"system","content"],"msg":"Field required"}',
             (MESSAGE_TOOLS,),
         ),
+        ("Jinja Exception: System message must be at the beginning.", (MESSAGE_TOOLS,)),
         ("Invalid schema for function 'x' in tools[0]", ()),
         ("maximum context length is 9 tokens", ()),
     ],
@@ -61,6 +62,8 @@ async def test_refused_tools_in_messages_are_told_apart(text: str, found: tuple[
         "role 'system' is not supported on this model",
         'messages.3: Unexpected role "system". Allowed roles are user and assistant',
         '{"message":"messages.3: Unexpected role \\"system\\""}',
+        "Jinja Exception: System message must be at the beginning.",
+        "This model doesn't support system messages.",
     ],
 )
 async def test_a_refused_system_role_is_told_apart(text: str) -> None:

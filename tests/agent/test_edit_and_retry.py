@@ -29,8 +29,8 @@ from addendum.agent.setup import Limits
 from addendum.errors import AddendumError, ConfigurationError
 from addendum.log.events import EndSeed, Rewind, TurnEnd, TurnStart, UserMessage
 from addendum.log.session_log import SessionLog
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

@@ -25,7 +25,7 @@ from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.log.values import ToolSchema
 from addendum.stores import MemoryStore
 from addendum.tools.functions import FunctionTool
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 from addendum.wire.sse import SseEvent
 from addendum.wire.transport import Reply, WireRequest
 

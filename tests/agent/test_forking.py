@@ -16,7 +16,7 @@ from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.log.store import Lease
 from addendum.routes import resolve
 from addendum.stores import MemoryStore, SqliteStore, open_store
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

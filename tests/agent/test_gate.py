@@ -15,7 +15,7 @@ from addendum.agent.calls.gate import GATES, NOT_ASKED, STANDING, Gate, Scene, j
 from addendum.agent.calls.hooks import Ask, Hook
 from addendum.log.known import KnownTool
 from addendum.log.values import Call, ToolSchema
-from addendum.tools.entries import Entry
+from addendum.tools.entries import ToolEntry
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"disk": {"type": "string"}}}
 ALLOW = Approval(default="allow")
@@ -26,14 +26,14 @@ async def _never(*_: Any) -> Any:
     raise AssertionError("nothing runs here")
 
 
-def entry(name: str = "t", **more: Any) -> Entry:
-    return Entry(ToolSchema(name, "A tool.", Raw(encoding.encode(SCHEMA))), _never, **more)
+def entry(name: str = "t", **more: Any) -> ToolEntry:
+    return ToolEntry(ToolSchema(name, "A tool.", Raw(encoding.encode(SCHEMA))), _never, **more)
 
 
 HARMLESS = Raw(b'{"readOnlyHint":true}')
 
 
-def scene(*tools: Entry, **more: Any) -> Scene:
+def scene(*tools: ToolEntry, **more: Any) -> Scene:
     """A scene in which nothing is against a call of one of these tools."""
     options: dict[str, Any] = {
         "entries": {each.schema.name: each for each in tools or (entry(),)},
@@ -199,7 +199,7 @@ def test_an_answer_holds_for_all_that_was_read(what: str) -> None:
     ],
     ids=["a title", "the strict words", "no word at all", "deferred"],
 )
-def test_what_nobody_reads_changes_no_terms(after: Entry) -> None:
+def test_what_nobody_reads_changes_no_terms(after: ToolEntry) -> None:
     assert after.terms == entry(server="a").terms
 
 

@@ -32,7 +32,7 @@ from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.approvals import AddedContext, ApprovalAsked
 from addendum.log.events import ToolCall, ToolResult
 from addendum.tools.functions import ToolContext, tool
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

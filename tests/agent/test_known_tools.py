@@ -25,8 +25,8 @@ from addendum.log.known import ServerAway, ToolsKnown
 from addendum.log.subagents import SubagentStarted
 from addendum.tools.catalogue import Pin, PinnedTool
 from addendum.tools.functions import FunctionTool, ToolContext, tool
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

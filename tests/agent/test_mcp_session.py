@@ -18,7 +18,7 @@ from addendum.errors import ConfigurationError
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.values import Call
 from addendum.tools.functions import ToolContext, tool
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 from addendum.tools.resources import LIST_RESOURCES, RESOURCE_TOOLS
 
 pytestmark = pytest.mark.anyio

@@ -24,7 +24,7 @@ from addendum.lab.script import ScriptCall
 from addendum.log.events import ToolCall, ToolResult
 from addendum.log.session_log import SessionLog
 from addendum.log.subagents import SubagentStarted
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

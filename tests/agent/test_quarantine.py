@@ -26,7 +26,7 @@ from addendum.errors import ProviderRefused
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.log.events import ToolLeftOut
 from addendum.log.values import ToolSchema
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 from addendum.wire.refusal import http_error
 from addendum.wire.transport import Reply, WireRequest
 

@@ -14,7 +14,7 @@ from addendum import Agent, Limits
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.lab.server import open_lab
 from addendum.log.events import AssistantMessage, RequestSent, ToolCall, ToolResult
-from addendum.tools.mcp_pool import ServerPool, Timings
+from addendum.tools.mcp.pool import ServerPool, Timings
 
 pytestmark = pytest.mark.anyio
 

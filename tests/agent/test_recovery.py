@@ -34,7 +34,7 @@ from addendum.log.events import (
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Call
 from addendum.stores import MemoryStore
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from addendum.agent.setup import ToolDispatch
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
 from addendum.log.events import RequestHeader
 from addendum.log.values import ToolSchema
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

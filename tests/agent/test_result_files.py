@@ -29,7 +29,7 @@ from addendum.errors import ConfigurationError
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.log.values import Media
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 from addendum.tools.servers import Outcome
 
 pytestmark = pytest.mark.anyio

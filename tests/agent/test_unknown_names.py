@@ -10,7 +10,7 @@ from tests.agent.stage import CHAT, CLAUDE, Stage, fn, server, stage
 from addendum import Agent, Approval, Hook, Policy, subagent
 from addendum.errors import ConfigurationError
 from addendum.lab.mcp_servers import CannedTool, in_process
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

@@ -40,7 +40,7 @@ from addendum.log.events import (
 )
 from addendum.stores import MemoryStore
 from addendum.tools.functions import tool
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

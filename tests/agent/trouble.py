@@ -19,7 +19,7 @@ from addendum.lab.server import Lab, open_lab
 from addendum.log.events import EventData, ToolResult, TurnEnd
 from addendum.log.session_log import SessionLog
 from addendum.stores import SqliteStore
-from addendum.tools.mcp_pool import ServerPool, Timings
+from addendum.tools.mcp.pool import ServerPool, Timings
 from addendum.wire.transport import Transport, TransportSettings
 
 ROUTES = ("anthropic:claude-opus-5-5", "deepseek:deepseek-flash", "openai-chat:gpt-4.1")

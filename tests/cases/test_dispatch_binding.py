@@ -25,7 +25,7 @@ from addendum.errors import ConfigurationError
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.lab.runner import run_scenario
 from addendum.lab.scenario_file import find
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

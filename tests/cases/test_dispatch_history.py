@@ -43,7 +43,7 @@ from addendum.tools.dispatcher import (
     resolve_dispatched_tool_call,
     rewrite_direct_call,
 )
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 from addendum.wire.apis import Wire
 from addendum.wire.apis import wire as wire_api
 from addendum.wire.transport import Transport, TransportSettings

@@ -7,7 +7,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from addendum.cli.main import main
+from addendum.app.main import main
 
 
 def call(*arguments: str, code: int = 0, env: dict[str, str] | None = None) -> Result:

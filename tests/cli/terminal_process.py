@@ -22,7 +22,7 @@ TIMEOUT = 30.0
 # by hand is not safe in a process that has threads, as a test with a lab has.
 _START = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-    "os.execv(sys.executable, [sys.executable, '-m', 'addendum.cli.main', *sys.argv[1:]])"
+    "os.execv(sys.executable, [sys.executable, '-m', 'addendum.app.main', *sys.argv[1:]])"
 )
 _PASTE = re.compile(r"\x1b\[\?2004[hl]\r?")
 

@@ -13,9 +13,9 @@ from anyio.from_thread import start_blocking_portal
 from click.testing import CliRunner
 from tests.cli.commands import complaint
 
+from addendum.app.main import main
 from addendum.cli.chat_console import is_command
 from addendum.cli.chat_room import Wanted
-from addendum.cli.main import main
 from addendum.errors import ConfigurationError
 from addendum.host.opening import MAX_INSTRUCTIONS, instructions_of
 from addendum.stores import open_store

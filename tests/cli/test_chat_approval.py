@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from tests.cli.terminal_process import in_terminal
 
 from addendum.agent.calls.approval import KINDS, Pending
+from addendum.app.main import main
 from addendum.cli.chat_approval import as_run, ask_about
 from addendum.cli.chat_room import default_mode
-from addendum.cli.main import main
 from addendum.log.events import ToolCall, ToolResult
 from addendum.log.session_log import SessionLog
 from addendum.routes import resolve

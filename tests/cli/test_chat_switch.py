@@ -20,8 +20,8 @@ from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
 from addendum.lab.server import Clock, Lab, open_lab
 from addendum.log.values import Usage
 from addendum.routes import CacheRules, resolve
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from addendum.agent.results import Notice, ReasoningPiece, TextPiece, ToolFinished, ToolStarted
 from addendum.cache.cost import Cost
 from addendum.cli import chat_view
-from addendum.cli.chat_view import Flow, TurnView, figures, one_line, say, say_figures
+from addendum.cli.chat_view import Flow, TurnView, figures, fitted, say, say_figures
 from addendum.log.values import Usage
 
 WORDS = "The quick brown fox jumps over the lazy dog. "
@@ -81,7 +81,7 @@ def test_codes_of_a_model_never_reach_the_terminal(bad: str) -> None:
         shown = flowed(f"before{bad}after", wide)
         assert bad[0] not in shown
         assert "before" in shown and "after" in shown
-    assert bad[0] not in one_line(f"before{bad}after")
+    assert bad[0] not in fitted(f"before{bad}after")
 
 
 def test_an_emoji_made_of_several_stays_one() -> None:

@@ -20,8 +20,8 @@ import pytest
 from tests.agent.stage import CHAT, stage
 from tests.cli.commands import call, complaint, told
 
-from addendum.cli import start
-from addendum.cli.main import COMMANDS, main
+from addendum.app import start
+from addendum.app.main import COMMANDS, main
 from addendum.stores import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -133,7 +133,17 @@ VALUES: dict[str, Callable[[Path], Iterator[str]]] = {
 CHECKED = {
     *("tool_changes", "ask", "form", "allow", "language"),  # a choice
     *("port", "at", "request", "a", "b", "max_cost"),  # a number in a range
-    *("live", "yes", "as_json", "tasks", "in_lab", "resources", "follow", "unredacted"),  # flags
+    *(
+        "best",
+        "live",
+        "yes",
+        "as_json",
+        "tasks",
+        "in_lab",
+        "resources",
+        "follow",
+        "unredacted",
+    ),  # flags
     "keep",  # only with --live, which needs keys
 }
 """Parameters whose values the parser itself refuses, or that have none."""
@@ -247,7 +257,7 @@ def test_what_cannot_be_used_is_one_line(
 
 # -- the terminal --------------------------------------------------------------------------------
 
-START = (sys.executable, "-m", "addendum.cli.start")
+START = (sys.executable, "-m", "addendum.app.start")
 
 
 def shell(command: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -399,10 +409,10 @@ async def test_an_interrupt_ends_every_command_without_a_story(tmp_path: Path, u
 def test_an_interrupt_while_the_program_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupting:
         def find_spec(self, name: str, *_: object) -> None:
-            if name == "addendum.cli.main":
+            if name == "addendum.app.main":
                 raise KeyboardInterrupt
 
-    monkeypatch.delitem(sys.modules, "addendum.cli.main")
+    monkeypatch.delitem(sys.modules, "addendum.app.main")
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
     with pytest.raises(SystemExit) as caught:
         start.main()
@@ -411,4 +421,4 @@ def test_an_interrupt_while_the_program_is_loaded(monkeypatch: pytest.MonkeyPatc
 
 def test_the_program_begins_where_the_interrupt_is_awaited() -> None:
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
-    assert 'addendum = "addendum.cli.start:main"' in text
+    assert 'addendum = "addendum.app.start:main"' in text

@@ -17,7 +17,7 @@ from tests.cli.commands import call, complaint, told
 
 from addendum.stores import open_store
 
-SAYS = "from addendum.cli.main import main; main()"
+SAYS = "from addendum.app.main import main; main()"
 
 
 @contextmanager

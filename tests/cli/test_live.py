@@ -12,9 +12,9 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from click.testing import CliRunner, Result
 from tests.cli.commands import complaint
 
+from addendum.app.main import main
 from addendum.cli import live
 from addendum.cli.live_run import SCENARIO, estimated, live_scenario
-from addendum.cli.main import main
 from addendum.lab.scenario import Scenario
 from addendum.lab.scenario_file import find
 from addendum.lab.script import Entry, Script
@@ -289,11 +289,11 @@ def longer(script: Script | None, size: int) -> Script:
 def test_usage_that_decides_the_price_and_is_missing_stops_it(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from addendum.cli import live_run
+    from addendum.cache import spending
 
-    real = live_run.price
+    real = spending.price
     monkeypatch.setattr(
-        live_run, "price", lambda r, u, w: None if u.raw is not msgspec.UNSET else real(r, u, w)
+        spending, "price", lambda r, u, w: None if u.raw is not msgspec.UNSET else real(r, u, w)
     )
     monkeypatch.setattr(live, "_affordable", lambda *_: None)
     result = place.demo("--yes", code=1)

@@ -58,7 +58,7 @@ def recorded(out: Path, environ: dict[str, str], script: str, *more: str) -> str
     command = ("record", "--out", str(out), "--", sys.executable, "-c", script, *more)
     from click.testing import CliRunner
 
-    from addendum.cli.main import main
+    from addendum.app.main import main
 
     result = CliRunner().invoke(main, list(command), env=environ)
     assert result.exit_code == 0, result.output
@@ -108,7 +108,7 @@ def test_the_exit_code_is_the_commands_own(tmp_path: Path) -> None:
         command = ("--", sys.executable, "-c", script)
         from click.testing import CliRunner
 
-        from addendum.cli.main import main
+        from addendum.app.main import main
 
         out = tmp_path / f"{code}.jsonl"
         result = CliRunner().invoke(main, ["record", "--out", str(out), *command])
@@ -127,7 +127,7 @@ print(os.getpid(), flush=True)
 signal.pause()
 """
     out = tmp_path / "calls.jsonl"
-    command = [sys.executable, "-m", "addendum.cli.main", "record", "--out", str(out), "--"]
+    command = [sys.executable, "-m", "addendum.app.main", "record", "--out", str(out), "--"]
     with subprocess.Popen(
         [*command, sys.executable, "-c", script],
         text=True,

@@ -55,7 +55,7 @@ def test_what_cannot_be_run_so_is_one_line(tmp_path: Path) -> None:
 
 def test_c9_two_processes_share_a_head_at_an_endpoint_of_their_own(tmp_path: Path) -> None:
     lab = subprocess.Popen(
-        [sys.executable, "-m", "addendum.cli.main", "lab", "empty-head", "--json"],
+        [sys.executable, "-m", "addendum.app.main", "lab", "empty-head", "--json"],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -83,10 +83,21 @@ def test_c9_two_processes_share_a_head_at_an_endpoint_of_their_own(tmp_path: Pat
 
 
 def _process(base_url: str, store: Path, seed: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "addendum.cli.main", "run", "empty-head", "--json"]
+    command = [sys.executable, "-m", "addendum.app.main", "run", "empty-head", "--json"]
     command += ["--route", CLAUDE, "--base-url", base_url, "--store", f"sqlite:///{store}.db"]
     environment = {**os.environ, "PYTHONHASHSEED": seed}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def test_the_best_way_stands_beside_a_run() -> None:
+    shown = call("run", "tail", "--route", "openai-chat:gpt-4.1", "--best").stdout
+    assert max(len(line) for line in shown.splitlines()) <= 80
+    assert "of the best way: " in shown and "this run" in shown
+    best = told("run", "tail", "--route", "openai-chat:gpt-4.1", "--best")["best"]
+    assert best["ways"][0]["uncached"] <= best["uncached"] and best["floor"] > best["rounding"] > 0
+    where = ("--best", "--base-url", "http://127.0.0.1:9")
+    said = complaint("run", "tail", "--route", "openai-chat:gpt-4.1", *where)
+    assert "--best runs every way in the lab; leave --base-url out" in said

@@ -346,7 +346,7 @@ def test_d11_pins_are_taken_from_the_servers_as_they_are(tmp_path: Path) -> None
     import sys
 
     from addendum.tools.catalogue import KIND, read_catalogue
-    from addendum.tools.mcp_file import read_mcp_file
+    from addendum.tools.mcp.file import read_mcp_file
 
     servers = tmp_path / "servers.json"
     servers.write_text(SERVERS % sys.executable, "utf-8")

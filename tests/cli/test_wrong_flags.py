@@ -16,8 +16,8 @@ import pytest
 from tests.cli.commands import complaint
 from tests.cli.histories import CHAT, CLAUDE, play
 
+from addendum.app.main import main
 from addendum.cli import flags
-from addendum.cli.main import main
 
 LONG = "x" * 300
 

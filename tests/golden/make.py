@@ -151,7 +151,7 @@ def bodies(stored: Sequence[bytes]) -> list[bytes]:
         header = log.header
         assert header is not None
         prompt = project(log, context, facts(route), floor=floor)
-        renderer = wire(context.wire).renderer(route, context.rendering)
+        renderer = wire(context.wire).renderer(route, context.rendering, context.avoids)
         found.append(renderer.body(prompt, header.header.config))
     return found
 

@@ -27,8 +27,8 @@ from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
 from addendum.log.values import Usage
 from addendum.routes import Route, credentials, resolve
 from addendum.stores import open_store
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec
 from addendum.wire.transport import Transport, TransportSettings
 
 ROUTE = "ADDENDUM_LIVE_ROUTE"

@@ -12,8 +12,8 @@ from decimal import Decimal
 
 import pytest
 
+from addendum.cache.spending import Spending
 from addendum.errors import AddendumError
-from addendum.probe.conversation import Spending
 from addendum.probe.endpoint import facts, probe
 from addendum.routes import credentials, resolve
 

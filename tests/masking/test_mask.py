@@ -179,7 +179,7 @@ def test_no_text_takes_long(part: str) -> None:
             masked(each)
         return time.process_time() - began
 
-    short, long = seconds(50_000), seconds(200_000)
+    short, long = seconds(20_000), seconds(80_000)
     assert long < 12 * short + 0.5, (short, long)
     assert long < 5
 

@@ -27,10 +27,10 @@ from tests.viewer.staged import OPUS, canned, spec, stage
 from addendum import Agent, encoding, tool
 from addendum.agent.calls.approval import Pending
 from addendum.agent.replay import replay
+from addendum.app import main as cli
+from addendum.app.main import COMMANDS, main
 from addendum.cache.recording import RecordingTransport
-from addendum.cli import main as cli
 from addendum.cli.chat_approval import as_run
-from addendum.cli.main import COMMANDS, main
 from addendum.cli.show import _follow
 from addendum.errors import AddendumError, ProviderRefused
 from addendum.lab.report_page import page
@@ -53,11 +53,11 @@ from addendum.log.values import Call, Media
 from addendum.pytest_plugin import assert_stable_prefix
 from addendum.stores import MemoryStore, open_store
 from addendum.tell.words import words
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 from addendum.viewer import feed
 from addendum.viewer.actions import ACTIONS
 from addendum.viewer.app import _PAGES
-from addendum.viewer.rooms import Live
+from addendum.viewer.room import Live
 from addendum.wire.refusal import http_error
 
 pytestmark = pytest.mark.anyio
@@ -256,7 +256,8 @@ def test_only_one_place_prints() -> None:
         "chat_approval.py": 1,  # a person has to see what they approve
     }
     found: dict[str, int] = {}
-    for file in sorted(Path(cli.__file__).parent.glob("*.py")):
+    package = Path(cli.__file__).parents[1]
+    for file in (file for room in ("app", "cli") for file in (package / room).glob("*.py")):
         source = file.read_text("utf-8")
         count = len(re.findall(r"\b(?:click\.s?echo|print|sys\.std(?:out|err)\.write)\(", source))
         if count:

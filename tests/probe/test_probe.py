@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from addendum import Agent
+from addendum.cache.spending import Spending, SpendingStopped
 from addendum.errors import LimitReached, ProviderRefused
 from addendum.lab.exchange import Switches
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.lab.server import open_lab
 from addendum.log.events import RequestContext
 from addendum.log.values import Usage
-from addendum.probe.conversation import CONTROL, Check, Spending, refused
+from addendum.probe.conversation import CONTROL, Check, refused
 from addendum.probe.endpoint import Form, facts, forms, probe
 from addendum.probe.tasks import TASKS, run_tasks
 from addendum.routes import resolve
@@ -169,9 +170,15 @@ async def test_it_stops_once_it_is_too_dear() -> None:
             await probe(route, spending)
         assert spending.requests == 1
     spending = Spending(route, Decimal(0))
-    spending.add(Usage())
+    spending.add(Usage(), 0.0)
     spending.check()
     assert spending.spent is None
+    strict = Spending(route, Decimal(0), unknown_stops=True)
+    strict.check()
+    strict.add(Usage(), 0.0)
+    with pytest.raises(SpendingStopped, match="not known") as caught:
+        strict.check()
+    assert caught.value.code == "usage unknown"
 
 
 async def test_a_new_session_goes_by_what_was_probed_and_an_old_one_as_recorded(

@@ -13,7 +13,7 @@ from tests.agent.stage import CHAT, body, fn, stage, texts
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.prompt import announcements
 from addendum.prompt.announcements import escape, escape_json, unescape
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 
 DELIMITERS = (
     "tool_update",

@@ -32,8 +32,8 @@ from addendum.log.known import ServerAway, ToolsKnown
 from addendum.log.session_log import SessionLog
 from addendum.log.subagents import SubagentStarted
 from addendum.tools.functions import FunctionTool
-from addendum.tools.mcp import RemoteTool, ServerSpec
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import RemoteTool, ServerSpec
 
 HINTS: dict[str, dict[str, Any] | None] = {
     "harmless": {"readOnlyHint": True},

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.property import other_wires
 
+from addendum.lab.script import pieces_of
 from addendum.log.events import RequestContext
 
 Block = tuple[str, str]
@@ -36,7 +37,7 @@ def blocks(body: bytes, context: RequestContext) -> list[Block]:
         # Without its reasoning an item has no id.
         bare = {key: part for key, part in item.items() if not (moved and key == "id")}
         found.append((item["type"], _bare(bare)))
-    for message in value.get("messages", []):
+    for message in _apart(value.get("messages", [])):
         role = message["role"]
         if context.wire == "openai_chat":
             if not (moved and _is_tail(_text(message) or message.get("content"))):
@@ -54,6 +55,17 @@ def blocks(body: bytes, context: RequestContext) -> list[Block]:
             if context.tail == "moved" and role == "user" and _is_tail(block.get("text")):
                 continue
             found.append((role + str(message.get("clear_at")), _bare(block)))
+    return found
+
+
+def _apart(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages of which each text of the user's is one: some routes join neighbours."""
+    found: list[dict[str, Any]] = []
+    for message in messages:
+        content = message.get("content")
+        joined = message["role"] == "user" and isinstance(content, str)
+        pieces = pieces_of(str(content)) if joined else (content,)
+        found += [{**message, "content": each} if joined else message for each in pieces]
     return found
 
 
@@ -100,7 +112,7 @@ def callable_names(body: bytes) -> set[str]:
     if "input" in value:
         return _callable_by_items(value["input"], names)
     defined = set(names)
-    for message in value["messages"]:
+    for message in _apart(value["messages"]):
         content = message.get("content")
         if "tools" in message:
             added = {tool["function"]["name"] for tool in message["tools"]}

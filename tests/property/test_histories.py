@@ -71,7 +71,7 @@ HOMES = [
 ]
 
 # ADDENDUM_EXAMPLES asks for that many other histories; ADDENDUM_HISTORIES for fewer of the same.
-EXAMPLES = int(os.environ.get("ADDENDUM_EXAMPLES") or os.environ.get("ADDENDUM_HISTORIES") or "500")
+EXAMPLES = int(os.environ.get("ADDENDUM_EXAMPLES") or os.environ.get("ADDENDUM_HISTORIES") or "300")
 PER_HOME = -(-EXAMPLES // len(HOMES))
 
 name = st.sampled_from(NAMES)
@@ -344,7 +344,9 @@ def body_again(
     prompt = project(log, context, facts(route), floor=floor)
     header = log.header
     assert header is not None
-    return wire(context.wire).renderer(route).body(prompt, header.header.config)
+    return (
+        wire(context.wire).renderer(route, avoids=context.avoids).body(prompt, header.header.config)
+    )
 
 
 def test_rare_moves_are_drawn_often_enough() -> None:

@@ -11,8 +11,8 @@ from tests.property.reference import blocks, extends
 
 from addendum.agent.context.requests import Sent
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec
 
 NATIVE = {
     "by value": "anthropic:claude-opus-5-5",

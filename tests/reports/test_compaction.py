@@ -11,7 +11,7 @@ from addendum.agent.replay import replay
 from addendum.lab.mcp_servers import CannedTool, in_process
 from addendum.lab.script import Entry, Script, ScriptCall, ScriptStep
 from addendum.prompt.announcements import BUDGET
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

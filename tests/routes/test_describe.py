@@ -23,6 +23,7 @@ KEYS = [
     "redefine",
     "cache",
     "schemas",
+    "shapes",
     "source",
     "checked",
     "certainty",

@@ -18,9 +18,9 @@ import anyio
 import anyio.to_thread
 
 # Imported once: what is forked below is a host for itself.
-import addendum.tools.mcp_opening
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_pool import ServerPool
+import addendum.tools.mcp.opening
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec
 
 __all__ = ["addendum", "host", "specs"]
 

@@ -17,8 +17,8 @@ from urllib.parse import quote
 
 import anyio
 
-from addendum.tools.mcp import CallOutcome, ServerSpec
-from addendum.tools.mcp_pool import ServerPool, Timings
+from addendum.tools.mcp.pool import ServerPool, Timings
+from addendum.tools.mcp.values import CallOutcome, ServerSpec
 
 SERVER = Path(__file__).with_name("hostile_server.py")
 FAST = Timings(

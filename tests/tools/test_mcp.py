@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from addendum.errors import ContentError
-from addendum.tools.mcp import (
+from addendum.tools.mcp.values import (
     Listing,
     RemoteTool,
     ServerSpec,

@@ -8,8 +8,8 @@ import pytest
 
 from addendum import Agent
 from addendum.errors import ConfigurationError
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_file import FOREIGN, read_mcp_file, server_specs
+from addendum.tools.mcp.file import FOREIGN, read_mcp_file, server_specs
+from addendum.tools.mcp.values import ServerSpec
 
 
 def write(path: Path, servers: Any) -> Path:

@@ -18,8 +18,8 @@ import anyio
 import pytest
 from tests.tools.group_host import SHAPES, spec, specs
 
-from addendum.tools.mcp_connection import Connection
-from addendum.tools.mcp_pool import ServerPool, Timings
+from addendum.tools.mcp.connection import Connection
+from addendum.tools.mcp.pool import ServerPool, Timings
 
 pytestmark = pytest.mark.anyio
 

@@ -18,8 +18,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from addendum.lab.mcp_servers import CannedTool, in_process
-from addendum.tools.mcp import ServerSpec, ServerState
-from addendum.tools.mcp_pool import Connection, ServerPool, Timings
+from addendum.tools.mcp.pool import Connection, ServerPool, Timings
+from addendum.tools.mcp.values import ServerSpec, ServerState
 
 pytestmark = pytest.mark.anyio
 

@@ -12,16 +12,16 @@ import pytest
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from addendum.errors import ContentError
-from addendum.tools import mcp_messages as messages
-from addendum.tools.mcp_framing import Events, Lines, decompressor
-from addendum.tools.mcp_messages import (
+from addendum.tools.mcp import messages as messages
+from addendum.tools.mcp.framing import Events, Lines, decompressor
+from addendum.tools.mcp.messages import (
     DEEPEST,
     MAX_MESSAGE,
     Allowance,
     read_messages,
     unreadable,
 )
-from addendum.tools.mcp_raw import BARE
+from addendum.tools.mcp.raw import BARE
 
 pytestmark = pytest.mark.anyio
 

@@ -12,10 +12,10 @@ import pytest
 from tests.tools.pictures import b64, png
 from tests.tools.test_mcp_stdio import served
 
-from addendum.tools.mcp import CallOutcome
-from addendum.tools.mcp_offers import prompt_text, resource_outcome, screen_prompts
-from addendum.tools.mcp_raw import BARE, discovery, handshake
-from addendum.tools.mcp_results import call_outcome
+from addendum.tools.mcp.offers import prompt_text, resource_outcome, screen_prompts
+from addendum.tools.mcp.raw import BARE, discovery, handshake
+from addendum.tools.mcp.results import call_outcome
+from addendum.tools.mcp.values import CallOutcome
 
 pytestmark = pytest.mark.anyio
 

@@ -20,14 +20,14 @@ from tests.tools.pictures import b64, png
 from tests.tools.test_mcp_stdio import CLASSIC, plain, served
 
 from addendum.errors import ContentError
-from addendum.tools import mcp_messages as messages
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_framing import Events, Lines
-from addendum.tools.mcp_link import Link
-from addendum.tools.mcp_messages import read_messages
-from addendum.tools.mcp_offers import prompt_text, resource_outcome
-from addendum.tools.mcp_raw import handshake
-from addendum.tools.mcp_results import call_outcome
+from addendum.tools.mcp import messages as messages
+from addendum.tools.mcp.framing import Events, Lines
+from addendum.tools.mcp.link import Link
+from addendum.tools.mcp.messages import read_messages
+from addendum.tools.mcp.offers import prompt_text, resource_outcome
+from addendum.tools.mcp.raw import handshake
+from addendum.tools.mcp.results import call_outcome
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

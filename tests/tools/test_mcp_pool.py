@@ -18,8 +18,9 @@ from mcp.server.mcpserver import MCPServer
 
 from addendum.errors import ConfigurationError, MissingExtra
 from addendum.lab.mcp_servers import CannedServer, CannedTool, in_process
-from addendum.tools.mcp import ServerSpec, ServerState
-from addendum.tools.mcp_pool import Connection, ServerPool, Timings, default_pool
+from addendum.tools.mcp import link
+from addendum.tools.mcp.pool import Connection, ServerPool, Timings, default_pool
+from addendum.tools.mcp.values import ServerSpec, ServerState
 
 pytestmark = pytest.mark.anyio
 
@@ -286,9 +287,8 @@ async def test_what_a_server_lost_while_away_is_believed_after_a_while() -> None
 
 
 async def test_a_list_over_the_limits_keeps_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from addendum.tools import mcp_link
 
-    monkeypatch.setattr(mcp_link, "MAX_TOOLS", 2)
+    monkeypatch.setattr(link, "MAX_TOOLS", 2)
     server = in_process("s", [canned("a")])
     async with connected(server) as (connection, _):
         await connection.ready(5)
@@ -305,7 +305,6 @@ async def test_a_list_over_the_limits_keeps_the_old_one(monkeypatch: pytest.Monk
 
 
 async def test_a_list_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    from addendum.tools import mcp_link
 
     class Endless(CannedServer):
         async def _list(self, context: Any, params: Any) -> Any:
@@ -313,7 +312,7 @@ async def test_a_list_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -
             return page.model_copy(update={"next_cursor": f"page {next(numbers)}"})
 
     numbers = itertools.count()
-    monkeypatch.setattr(mcp_link, "MAX_PAGES", 5)
+    monkeypatch.setattr(link, "MAX_PAGES", 5)
     async with connected(Endless("s", [])) as (connection, _):
         state = await connection.ready(5)
         assert state.status == "failed"
@@ -386,9 +385,8 @@ async def test_what_belongs_to_a_caller_goes_with_its_calls_only() -> None:
 async def test_a_first_list_over_the_limits_fails_and_joins_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from addendum.tools import mcp_link
 
-    monkeypatch.setattr(mcp_link, "MAX_LIST_BYTES", 100)
+    monkeypatch.setattr(link, "MAX_LIST_BYTES", 100)
     server = in_process("s", [canned("a", "x" * 200)])
     async with connected(server) as (connection, _):
         state = await connection.ready(5)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.tools.pictures import PDF, b64, gif, png
 
-from addendum.tools.mcp_results import MAX_FILES, read_content
+from addendum.tools.mcp.results import MAX_FILES, read_content
 
 PICTURE = {"type": "image", "data": b64(png()), "mimeType": "image/png"}
 

@@ -17,10 +17,10 @@ from tests.tools.rich_server import Rich
 from tests.tools.test_mcp_http import connected, web
 
 from addendum.log.values import Media
-from addendum.tools.mcp import CallOutcome, ServerSpec
-from addendum.tools.mcp_connection import Connection
-from addendum.tools.mcp_offers import PromptArgument, RemotePrompt, RemoteResource
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.connection import Connection
+from addendum.tools.mcp.offers import PromptArgument, RemotePrompt, RemoteResource
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import CallOutcome, ServerSpec
 
 pytestmark = pytest.mark.anyio
 

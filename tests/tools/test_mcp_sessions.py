@@ -19,9 +19,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from tests.tools.test_mcp_http import connected, web
 
-from addendum.tools.mcp import CallOutcome
-from addendum.tools.mcp_connection import Connection
-from addendum.tools.mcp_sessions import Verdict, judge
+from addendum.tools.mcp.connection import Connection
+from addendum.tools.mcp.sessions import Verdict, judge
+from addendum.tools.mcp.values import CallOutcome
 
 pytestmark = pytest.mark.anyio
 

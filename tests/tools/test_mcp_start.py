@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_pool import ServerPool, Timings
+from addendum.tools.mcp.pool import ServerPool, Timings
+from addendum.tools.mcp.values import ServerSpec
 
 pytestmark = pytest.mark.anyio
 

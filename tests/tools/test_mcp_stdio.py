@@ -18,10 +18,10 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from addendum.tools.mcp import CallOutcome, ServerSpec, ServerState
-from addendum.tools.mcp_peer import Peer
-from addendum.tools.mcp_pool import Connection, ServerPool, Timings, default_pool
-from addendum.tools.mcp_stdio import run_child
+from addendum.tools.mcp.peer import Peer
+from addendum.tools.mcp.pool import Connection, ServerPool, Timings, default_pool
+from addendum.tools.mcp.stdio import run_child
+from addendum.tools.mcp.values import CallOutcome, ServerSpec, ServerState
 
 pytestmark = pytest.mark.anyio
 

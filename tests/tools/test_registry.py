@@ -7,8 +7,8 @@ from msgspec import Raw
 
 from addendum.log.values import ToolSchema
 from addendum.stores import MemoryStore
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec
 from addendum.tools.names import model_name
 from addendum.tools.registry import Registry
 

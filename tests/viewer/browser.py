@@ -53,7 +53,7 @@ def served(folder: Path, *options: str, store: str | None = None) -> Generator[s
     }
     file = folder / "mcp.json"
     file.write_text(json.dumps({"mcpServers": servers}))
-    command = [sys.executable, "-m", "addendum.cli.main", "serve", "--lab", "--port", "0"]
+    command = [sys.executable, "-m", "addendum.app.main", "serve", "--lab", "--port", "0"]
     command += [
         "--mcp",
         str(file),

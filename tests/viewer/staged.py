@@ -31,7 +31,7 @@ from addendum.log.session_log import SessionLog
 from addendum.log.store import Store
 from addendum.log.values import Call, Config, Header, ToolSchema, Usage
 from addendum.stores import MemoryStore
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 from addendum.viewer.app import build
 from addendum.viewer.rooms import House, Setup, open_house
 from addendum.viewer.safety import Guard

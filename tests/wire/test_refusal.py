@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from addendum.errors import ProviderBusy, ProviderError, ProviderRefused
-from addendum.wire.refusal import http_error, one_line, refusal_text, stream_error
+from addendum.lines import one_line
+from addendum.wire.refusal import http_error, refusal_text, stream_error
 
 
 def http(status: int, body: Any, **more: Any) -> ProviderError:
@@ -96,7 +97,7 @@ def test_a_message_is_one_printable_line() -> None:
     assert str(error).isprintable()
     assert error.code == "c d"
     assert len(str(error)) < 700
-    assert "a b ]0;x yyy" in str(error)
+    assert "a b \ufffd]0;x\ufffd\ufffdyyy" in str(error)
 
 
 def test_the_body_is_kept_and_cut() -> None:

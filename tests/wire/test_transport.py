@@ -174,8 +174,8 @@ async def test_a_refusal_is_not_sent_again_and_keeps_its_text(serve: Serve) -> N
         assert len(server.bodies) == 1
     assert (caught.value.status, caught.value.code) == (400, "tool_reference_unresolved")
     assert str(caught.value).endswith(
-        "answered 400 (tool_reference_unresolved): messages.3: [31mtool_addition is not declared; "
-        "correct what it names before sending it again"
+        "answered 400 (tool_reference_unresolved): messages.3: \ufffd[31mtool_addition is not "
+        "declared; correct what it names before sending it again"
     )
     assert "tool_addition" in refusal_text(caught.value)
 

@@ -28,8 +28,8 @@ from addendum.stores import DEFAULT_URL, open_store
 from addendum.tools.catalogue import Pin, read_catalogue
 from addendum.tools.dispatcher import RESERVED_NAMES
 from addendum.tools.functions import as_tool
-from addendum.tools.mcp_file import Servers, server_specs
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.file import Servers, server_specs
+from addendum.tools.mcp.pool import ServerPool
 from addendum.tools.names import check_function_names
 from addendum.tools.registry import AnyTool
 from addendum.wire.transport import Carrier

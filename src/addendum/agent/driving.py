@@ -18,7 +18,7 @@ from addendum.log.events import ServerInstructions, SessionStart, ToolPolicy
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Lease, Store
 from addendum.stores.leases import RENEW_AFTER_MS
-from addendum.tools.mcp_pool import default_pool
+from addendum.tools.mcp.pool import default_pool
 from addendum.tools.registry import Registry
 from addendum.tools.search import TOOL_SEARCH_NAME
 from addendum.wire.transport import Transport

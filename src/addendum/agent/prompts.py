@@ -9,9 +9,9 @@ from msgspec import Struct
 from addendum.agent.runtime import Runtime
 from addendum.checked import Word, checks_arguments
 from addendum.errors import ConfigurationError
-from addendum.tools.mcp import CallOutcome
-from addendum.tools.mcp_offers import RemotePrompt
-from addendum.tools.mcp_pool import Connection
+from addendum.tools.mcp.offers import RemotePrompt
+from addendum.tools.mcp.pool import Connection
+from addendum.tools.mcp.values import CallOutcome
 
 
 class ServerPrompt(Struct, frozen=True):

@@ -114,7 +114,7 @@ def _line(
         context,
         route,
         Projector(context, facts(route)),
-        wire(context.wire).renderer(route, context.rendering),
+        wire(context.wire).renderer(route, context.rendering, context.avoids),
     )
 
 

@@ -26,8 +26,8 @@ from addendum.routes import (
 from addendum.routes.probed import overlaid, read
 from addendum.tools.catalogue import Pin
 from addendum.tools.dispatcher import CanDispatch
-from addendum.tools.mcp import ServerSpec
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.pool import ServerPool
+from addendum.tools.mcp.values import ServerSpec
 from addendum.tools.registry import AnyTool
 from addendum.wire.transport import Carrier
 

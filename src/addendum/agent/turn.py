@@ -33,6 +33,7 @@ from addendum.errors import (
     ProviderError,
     described,
 )
+from addendum.lines import one_line
 from addendum.log.events import (
     AssistantAttempt,
     RequestContext,
@@ -45,7 +46,7 @@ from addendum.log.known import ServerAway
 from addendum.routes import credentials
 from addendum.tools.registry import Snapshot
 from addendum.wire.answer import Answer
-from addendum.wire.refusal import one_line, too_large
+from addendum.wire.refusal import too_large
 
 
 class Turn:
@@ -163,7 +164,7 @@ class Turn:
 
         A turn that waits for a person goes on waiting: stopping the question decides nothing.
         """
-        log, why = self._run.log, one_line(why)
+        log, why = self._run.log, one_line(why, 500)
         if log.asked is not None:
             return
         partial = None if self._asking is None else self._asking.partial()

@@ -209,9 +209,9 @@ def tail_stands(reading: Reading, rules: CacheRules) -> Iterator[Violation]:
     """V7: this turn's instructions stand where their mode says.
 
     Moved and kept: right in front of the newest human message (kept: or right behind it; on
-    OpenRouter's first turn behind it). Scoped: behind that message and again behind each later
-    user message of the turn. Without caching: in the system text. Requests without instructions,
-    and compactions, are left alone.
+    OpenRouter's first turn behind it), or so in one message with it. Scoped: behind that message
+    and again behind each later user message of the turn. Without caching: in the system text.
+    Requests without instructions, and compactions, are left alone.
     """
     record = reading.record
     if not record.tail_text or record.purpose == "compaction":
@@ -247,9 +247,12 @@ def _human(
         own = [at for at, each in enumerate(spoken) if each.role == "user"]
         same = [at for at in own if texts[at] == human]
         same = same or [at for at in own if at not in carriers and human in texts[at]]
+        # Where roles alternate, both are one message.
+        same = same or [at for at in own if human in texts[at]]
         if same:
             return same[-1]
-    return next((at for at in newest_human(spoken) if at not in carriers), None)
+    newest = newest_human(spoken)
+    return next((at for at in newest if at not in carriers), newest[-1] if newest else None)
 
 
 def _beside(
@@ -264,16 +267,27 @@ def _beside(
     first = not any(each.role == "assistant" for each in spoken[:human])
     if record.tail == "kept" or (record.route.startswith("openrouter") and first):
         places.add(human + 1)
+    if human in carriers and _in_front(record, texts[human]):
+        places.add(human)
     if not places & set(carriers):
         text = f"no {record.tail} instructions stand beside the newest human message"
         yield violation("V7", reading, spoken[human].path, text)
     if record.tail == "moved":
         # A copy that was left behind would be read as history for ever.
         said = {texts[at] for at in carriers}
+        beside = {spoken[at].path for at in carriers}
         for at, text in enumerate(texts):
-            if at not in carriers and spoken[at].kind == "message" and text in said:
+            if spoken[at].path in beside or at in carriers:
+                continue
+            if spoken[at].kind == "message" and text in said:
                 problem = "moved instructions stand in a second place"
                 yield violation("V7", reading, spoken[at].path, problem)
+
+
+def _in_front(record: RequestRecord, text: str) -> bool:
+    """Say whether instructions stand in front of what the human wrote, in one message with it."""
+    carried, tail = text.rfind(record.human or ""), text.find(record.tail_text or "")
+    return (tail < carried if record.human else text != record.tail_text) or record.tail == "kept"
 
 
 def _scoped(

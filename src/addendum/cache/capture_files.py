@@ -90,9 +90,9 @@ def iter_captures(path: str | Path) -> Iterator[Source]:
             # A pipe may never be written to, and a device never end.
             raise ContentError(f"{name}: it is no regular file; write it to one first")
         with name.open("rb") as file:
-            for found in _captures(name, file):
+            for capture in _captures(name, file):
                 empty = False
-                yield found
+                yield capture
     except OSError as error:
         raise ContentError(f"cannot read {shown(name)}: {reason(error)}") from error
     if empty:
@@ -163,12 +163,12 @@ def _is_container(value: Json) -> bool:
     return any(name in value for name in ("log", "requests", "interactions"))
 
 
-def _in_order(found: list[Capture]) -> list[Capture]:
+def _in_order(captures: list[Capture]) -> list[Capture]:
     """Return captures by the time at which they were sent, where all have one."""
-    times = [each.time for each in found if each.time is not None]
-    if len(times) < len(found):
-        return found
-    return [found[at] for at in sorted(range(len(found)), key=lambda at: times[at])]
+    times = [each.time for each in captures if each.time is not None]
+    if len(times) < len(captures):
+        return captures
+    return [captures[at] for at in sorted(range(len(captures)), key=lambda at: times[at])]
 
 
 # -- JSON lines ---------------------------------------------------------------------------------

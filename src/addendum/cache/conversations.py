@@ -69,16 +69,16 @@ class Conversations:
         _take_out(self._heads, known.head, known.name)
 
     def _continued(self, reading: Reading, messages: array[int], head: str) -> _Conversation | None:
-        answered = any(each.role in ("assistant", "model") for each in reading.segments)
+        answered = any(segment.role in ("assistant", "model") for segment in reading.segments)
         best: _Conversation | None = None
         score = (False, 0)
         bucket = self._buckets.get(messages[0] if messages else 0)
         # The one that was used last comes last, and wins.
-        for each in bucket.values() if bucket is not None else ():
-            common = _common(each.messages, messages)
-            whole = common == len(each.messages)
+        for segment in bucket.values() if bucket is not None else ():
+            common = _common(segment.messages, messages)
+            whole = common == len(segment.messages)
             if common and (answered or whole) and (whole, common) >= score:
-                best, score = each, (whole, common)
+                best, score = segment, (whole, common)
         if best is None and answered:
             same = self._heads.get(head)
             return None if same is None else next(reversed(same.values()))
@@ -95,9 +95,9 @@ def _digests(reading: Reading) -> array[int]:
     """Return the digest of each beginning of a request's messages."""
     state = hashlib.blake2b(reading.record.wire.encode(), digest_size=8)
     found: array[int] = array("Q")
-    for each in reading.segments:
-        if _counts(each):
-            state.update(each.key.encode())
+    for segment in reading.segments:
+        if _counts(segment):
+            state.update(segment.key.encode())
             found.append(int.from_bytes(state.digest()))
     return found
 

@@ -241,13 +241,13 @@ class _Examination:
         return found
 
     def _route(self, name: str) -> _Route:
-        found = self._routes.get(name)
-        if found is None:
+        route = self._routes.get(name)
+        if route is None:
             rules = self._rules_of(name)
             used = rules or _UNKNOWN
-            found = _Route(used, rules is not None, False, Judge(used, ROOM))
-            self._routes[name] = found
-        return found
+            route = _Route(used, rules is not None, False, Judge(used, ROOM))
+            self._routes[name] = route
+        return route
 
     def _add(self, finding: Finding, route: str = "") -> None:
         """Keep a finding; with a route it counts only if somebody sets marks there."""
@@ -360,19 +360,19 @@ def _left_out(old: Reading, new: Reading) -> Segment | None:
     """
     run = newest_human(old.segments)
     beside = {old.segments[at].path for at in run if old.segments[at].type != "message"}
-    ours = [each for each in old.rendered if each.kind == "message" and not each.tail]
-    theirs = [each for each in new.rendered if each.kind == "message" and not each.tail]
+    ours = [segment for segment in old.rendered if segment.kind == "message" and not segment.tail]
+    theirs = [segment for segment in new.rendered if segment.kind == "message" and not segment.tail]
     gone: list[Segment] = []
     place, kept = 0, False
-    for each in ours:
-        if place < len(theirs) and theirs[place].key == each.key:
+    for segment in ours:
+        if place < len(theirs) and theirs[place].key == segment.key:
             place += 1
-            kept = kept or each.path in beside
-        elif each.path in beside or each.type == "message":
-            gone.append(each)
+            kept = kept or segment.path in beside
+        elif segment.path in beside or segment.type == "message":
+            gone.append(segment)
         else:
             return None
-    texts = [each for each in gone if each.type != "message"]
+    texts = [segment for segment in gone if segment.type != "message"]
     return texts[0] if kept and texts else None
 
 

@@ -74,12 +74,12 @@ def explain(
         route: The route.
     """
     known = {record.n: record for record in records}
-    found: list[Explanation] = []
+    explanations: list[Explanation] = []
     for row in rows:
         if row.miss is not None and row.base is not None:
             base, own = readings([known[row.base], known[row.n]])
-            found.append(explained(row, base, own, route))
-    return tuple(found)
+            explanations.append(explained(row, base, own, route))
+    return tuple(explanations)
 
 
 def explained(row: Row, base: Reading, own: Reading, route: Route) -> Explanation:

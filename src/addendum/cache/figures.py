@@ -164,9 +164,9 @@ class Judge:
         """
         if reading.record.status != "answered":
             return None
-        found = _row(reading, self._earlier, self._rules)
+        row = _row(reading, self._earlier, self._rules)
         self._earlier.add(reading, self._rules)
-        return found
+        return row
 
 
 def totals(rows: Sequence[Row]) -> Totals:
@@ -240,12 +240,12 @@ def _row(reading: Reading, earlier: Earlier, rules: CacheRules) -> tuple[Row, Re
 def _miss(
     reading: Reading,
     read: int,
-    seen: Prospect,
+    prospect: Prospect,
     expected: Boundary,
     ceiling: Boundary,
     rules: CacheRules,
 ) -> Miss | None:
-    base, proven = seen.base, seen.proven
+    base, proven = prospect.base, prospect.proven
     if base is None or proven is None or read >= expected.tokens - expected.slack:
         return None
     declared = first_area(reading.record.declared)
@@ -260,8 +260,8 @@ def _miss(
     )
     if changed:
         return Miss(False, f"settings changed: {', '.join(changed)}", "settings")
-    if seen.extends < target.end:
-        return Miss(False, "the bytes differ", _path(reading, seen.extends))
+    if prospect.extends < target.end:
+        return Miss(False, "the bytes differ", _path(reading, prospect.extends))
     if not found(reading, rules, target.end):
         return Miss(False, _unreached(reading, rules, target), _path(reading, target.end - 1))
     if read < target.tokens - target.slack:

@@ -129,8 +129,8 @@ def tools_stay(before: Reading, after: Reading) -> Iterator[Violation]:
     if _told(before) != _told(after):
         return
     old, new = _immediate(before), _immediate(after)
-    place = _difference(old, new)
-    if place is None:
+    difference = _difference(old, new)
+    if difference is None:
         return
     fixed = record.strategy == "dispatch" or record.definitions == "by-value"
     # By value a redefinition is declared only where a name can never be defined again (Kimi).
@@ -140,17 +140,17 @@ def tools_stay(before: Reading, after: Reading) -> Iterator[Violation]:
         for each in record.declared
     )
     if not allowed:
-        path = new[place].path if place < len(new) else "tools"
+        path = new[difference].path if difference < len(new) else "tools"
         yield violation("V1", after, path, "the declared tools differ from the request before")
 
 
 def prompt_stays(before: Reading, after: Reading) -> Iterator[Violation]:
     """V2: the prompt text in front of the messages is equal within an epoch."""
     old, new = _prompt(before), _prompt(after)
-    place = _difference(old, new)
+    difference = _difference(old, new)
     declared = any(each.at in ("settings", "tools", "system") for each in after.record.declared)
-    if place is not None and not declared:
-        path = new[place].path if place < len(new) else "system"
+    if difference is not None and not declared:
+        path = new[difference].path if difference < len(new) else "system"
         yield violation("V2", after, path, "the prompt text differs from the request before")
 
 
@@ -164,10 +164,10 @@ def prefix_holds(before: Reading, after: Reading) -> Iterator[Violation]:
     leaves = after.record.tail == "moved" and before.record.turn != after.record.turn
     old, new = _lasting(before, leaves), _lasting(after, leaves)
     needed = _in_front(old, after.record.declared)
-    place = _difference(old[:needed], new[:needed])
-    if place is not None:
-        path = new[place].path if place < len(new) else "end"
-        text = f"{old[place].path} of request {before.record.n} is not sent again as it was"
+    difference = _difference(old[:needed], new[:needed])
+    if difference is not None:
+        path = new[difference].path if difference < len(new) else "end"
+        text = f"{old[difference].path} of request {before.record.n} is not sent again as it was"
         yield violation("V3", after, path, text)
 
 
@@ -275,11 +275,11 @@ def _prompt(reading: Reading) -> list[Segment]:
 def _lasting(reading: Reading, without_reasoning: bool = False) -> list[Segment]:
     moved = reading.record.tail == "moved"
     return [
-        each
-        for each in reading.segments
-        if not (each.kind == "tool" and each.deferred)
-        and not (moved and each.tail)
-        and not (without_reasoning and each.transparent)
+        segment
+        for segment in reading.segments
+        if not (segment.kind == "tool" and segment.deferred)
+        and not (moved and segment.tail)
+        and not (without_reasoning and segment.transparent)
     ]
 
 
@@ -309,7 +309,11 @@ def _first_message(reading: Reading) -> tuple[str, tuple[str, ...]]:
 
 def _difference(old: Sequence[Segment], new: Sequence[Segment]) -> int | None:
     """Return where two rows of segments differ, or None."""
-    for at in range(max(len(old), len(new))):
-        if at >= len(old) or at >= len(new) or old[at].key != new[at].key:
-            return at
+    for difference in range(max(len(old), len(new))):
+        if (
+            difference >= len(old)
+            or difference >= len(new)
+            or old[difference].key != new[difference].key
+        ):
+            return difference
     return None

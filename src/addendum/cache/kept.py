@@ -33,14 +33,14 @@ class Kept(Generic[V]):
 
     def get(self, key: Hashable) -> V | None:
         """Return the value of a key, or None."""
-        found = self._values.get(key)
-        if found is None:
+        value = self._values.get(key)
+        if value is None:
             if key in self._left:
                 self.lost += 1
                 self._left.discard(key)
             return None
         self._values.move_to_end(key)
-        return found[0]
+        return value[0]
 
     def put(self, key: Hashable, value: V, size: int) -> None:
         """Keep a value.

@@ -219,14 +219,14 @@ def taken_apart(record: RequestRecord, body: Json, deferred_outside: bool = True
     wire = wire_of(record)
     segments = wire.segments(body, record.tail_text if record.tail == "moved" else None)
     rendered = tuple(
-        each
-        for each in segments
-        if not each.deferred or (each.kind == "tool" and not deferred_outside)
+        segment
+        for segment in segments
+        if not segment.deferred or (segment.kind == "tool" and not deferred_outside)
     )
     state = hashlib.sha256()
     chain: list[str] = []
-    for each in rendered:
-        state.update(each.key.encode() + b"\n")
+    for segment in rendered:
+        state.update(segment.key.encode() + b"\n")
         chain.append(state.hexdigest())
     options = fields(body.get("prompt_cache_options"))
     explicit_only = options.get("mode") == "explicit"
@@ -266,9 +266,9 @@ def measured(reading: Reading, count: Count | None = None, hidden: int | None = 
     if prompt is None or not reading.rendered:
         return reading
     if count is not None and hidden is not None and hidden >= 0:
-        found = _counted(reading.rendered, prompt - hidden, count)
-        if found is not None:
-            totals, exact = found
+        counted = _counted(reading.rendered, prompt - hidden, count)
+        if counted is not None:
+            totals, exact = counted
             return _with(reading, [hidden + each for each in totals], exact)
     sizes = _running([each.size for each in reading.rendered])
     totals = [prompt * size // sizes[-1] for size in sizes]
@@ -292,11 +292,11 @@ def _counted(
 
 def _running(values: Sequence[int]) -> list[int]:
     total = 0
-    found: list[int] = []
+    running: list[int] = []
     for value in values:
         total += value
-        found.append(total)
-    return found
+        running.append(total)
+    return running
 
 
 def _with(reading: Reading, totals: Sequence[int], exact: Sequence[bool]) -> Reading:

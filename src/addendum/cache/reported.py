@@ -79,10 +79,10 @@ def _unzipped(data: bytes, coding: str) -> bytes:
 
 def _stated_in(wire: str, data: bytes) -> Json:
     """Return the usage of an answer: what a later event says counts, null says nothing."""
-    found: Json = {}
+    stated: Json = {}
     for value in _events(wire, data):
-        found |= {name: each for name, each in _stated(value).items() if each is not None}
-    return found
+        stated |= {name: each for name, each in _stated(value).items() if each is not None}
+    return stated
 
 
 def _events(wire: str, data: bytes) -> list[Any]:

@@ -14,9 +14,9 @@ import click
 from addendum import encoding
 from addendum.agent.calls.approval import Decision, Pending
 from addendum.cli.chat_view import say, shade
-from addendum.cli.terminal import line
 from addendum.errors import ContentError
 from addendum.host.asking import as_run
+from addendum.lines import one_line
 from addendum.tell.figures import number
 
 SHOWN = 4_000
@@ -43,24 +43,24 @@ def ask_about(waiting: Sequence[Pending], read: Callable[[str], str]) -> dict[st
         EOFError: The person left; nothing is decided.
         KeyboardInterrupt: As well.
     """
-    found: dict[str, Decision] = {}
+    decisions: dict[str, Decision] = {}
     for place, each in enumerate(waiting, 1):
         of = f"({place} of {len(waiting)}) " if len(waiting) > 1 else ""
         # In full: what is cut off would be approved too.
         whole = as_run(each.arguments)
         short = len(whole) <= _ROW
-        question = f"? {of}{line(each.name, _NAME)}"
+        question = f"? {of}{one_line(each.name, _NAME)}"
         _ask(f"{question} {as_run(each.arguments, indent=0)}" if short else question)
         if not short:
             _ask(whole[:SHOWN])
         if len(whole) > SHOWN:
             many = number(len(each.arguments))
             say(f"  its arguments have {many} characters; this is their beginning", error=True)
-        say(f"  {line(each.reason, _NAME)}", dim=True)
+        say(f"  {one_line(each.reason, _NAME)}", dim=True)
         while (decision := _decision(read)) is None:
             pass
-        found[each.call_id] = decision
-    return found
+        decisions[each.call_id] = decision
+    return decisions
 
 
 def _ask(text: str) -> None:
@@ -88,7 +88,7 @@ def _edited(text: str) -> Decision | None:
     try:
         value: Any = encoding.decode(encoding.clean(text))
     except ContentError as error:
-        say(line(str(error), _NAME), error=True)
+        say(one_line(str(error), _NAME), error=True)
         return None
     if not isinstance(value, dict):
         say('arguments are a JSON object, such as {"path": "x"}', error=True)

@@ -11,8 +11,9 @@ from addendum.agent.prompts import ServerPrompt
 from addendum.agent.session import Session, runtime_of
 from addendum.cli.chat_view import say
 from addendum.cli.switch_cost import told
-from addendum.cli.terminal import WIDTH, line
+from addendum.cli.terminal import WIDTH
 from addendum.errors import AddendumError
+from addendum.lines import one_line
 from addendum.log.events import CacheBreak, RouteDowngrade
 from addendum.log.exchanges import Exchanges
 from addendum.log.values import ToolSchema
@@ -49,7 +50,7 @@ def prompt_line(offered: ServerPrompt) -> str:
     prompt = offered.prompt
     taken = [each.name if each.required else f"[{each.name}]" for each in prompt.arguments]
     shown = " ".join([offered.server, prompt.name, *taken])
-    return line(f"{shown}: {prompt.description}" if prompt.description else shown, _ERROR)
+    return one_line(f"{shown}: {prompt.description}" if prompt.description else shown, _ERROR)
 
 
 class Commands:
@@ -89,7 +90,7 @@ class Commands:
         command = self._table.get(word)
         if command is None:
             known = " ".join([*self._table, "/quit"])
-            say(f"no command {line(word, _NAME)}; there are {known}", error=True)
+            say(f"no command {one_line(word, _NAME)}; there are {known}", error=True)
         else:
             await command(rest.strip())
 
@@ -114,7 +115,7 @@ class Commands:
     def _server_line(self, name: str) -> str:
         registry = self._session.registry
         if not registry.is_on(name):
-            return f"{line(name, _NAME)}: off"
+            return f"{one_line(name, _NAME)}: off"
         state = registry.state(name)
         said = {
             "idle": "on, not connected: it is when a tool is called",
@@ -123,9 +124,9 @@ class Commands:
             "lost": "on, connection lost: its tools work again when it is back",
             "failed": "on, cannot be reached: it is tried again",
         }[state.status]
-        why = f" ({line(state.error, _ERROR)})" if state.error else ""
+        why = f" ({one_line(state.error, _ERROR)})" if state.error else ""
         tools = self._of_server(name)
-        return f"{line(name, _NAME)}: {said}{why}; {_size(tools)}"
+        return f"{one_line(name, _NAME)}: {said}{why}; {_size(tools)}"
 
     async def _prompt(self, rest: str) -> None:
         prompts = self._session.prompts
@@ -137,16 +138,16 @@ class Commands:
         pairs = [word.partition("=") for word in words[2:]]
         if not words:
             found = await prompts.list()
-            for each in found:
-                say(prompt_line(each))
+            for text_line in found:
+                say(prompt_line(text_line))
             if not found:
                 say("no server that is on offers prompts")
         elif len(words) == 1 or not all(equals for _, equals, _ in pairs):
             say("write /prompt, or /prompt SERVER NAME ARGUMENT=TEXT ...", error=True)
         else:
             text = await prompts.text(words[0], words[1], {name: value for name, _, value in pairs})
-            for each in text.splitlines():
-                say(f"> {line(each, _ERROR)}", dim=True)
+            for text_line in text.splitlines():
+                say(f"> {one_line(text_line, _ERROR)}", dim=True)
             await self._send(text)
 
     def _of_server(self, name: str) -> list[ToolSchema]:
@@ -159,12 +160,12 @@ class Commands:
             say(f"{self._server_line(name)} (nothing changed)")
             return
         await session.tools.enable(name)
-        shown = line(name, _NAME)
+        shown = one_line(name, _NAME)
         say(f"{shown} is on; asking for its tools", dim=True)
         await session.registry.settle(LIST_SECONDS)
         state = session.registry.state(name)
         if state.error is not None:
-            why = line(state.error, _ERROR)
+            why = one_line(state.error, _ERROR)
             said = f"{shown} cannot be reached: {why}; retried until /mcp off {shown}"
             say(said, error=True)
         elif not self._of_server(name):
@@ -177,10 +178,10 @@ class Commands:
     async def _switch_off(self, name: str) -> None:
         session = self._session
         if not session.tools.on(name):
-            say(f"{line(name, _NAME)} is off already")
+            say(f"{one_line(name, _NAME)} is off already")
             return
         await session.tools.disable(name)
-        say(f"{line(name, _NAME)} is off; its tools are refused from now on")
+        say(f"{one_line(name, _NAME)} is off; its tools are refused from now on")
         self._say_cost()
 
     def _say_cost(self) -> None:
@@ -205,9 +206,11 @@ class Commands:
             say("no tools; /mcp on NAME switches a server's on")
             return
         for server, tools in by_server.items():
-            say(f"{'own' if server is None else line(server, _NAME)}: {_size(tools)}", bold=True)
+            say(
+                f"{'own' if server is None else one_line(server, _NAME)}: {_size(tools)}", bold=True
+            )
             for tool in tools:
-                say(f"  {line(tool.name, _NAME)} ~{number(_tokens(tool))}")
+                say(f"  {one_line(tool.name, _NAME)} ~{number(_tokens(tool))}")
         say(f"~ is an estimate: {BYTES_A_TOKEN} bytes a token", dim=True)
 
     async def _route(self, rest: str) -> None:
@@ -233,7 +236,7 @@ class Commands:
         if not found:
             say("no break so far: each request extended the one before it")
         for each in found:
-            say(line(each, _ERROR))
+            say(one_line(each, _ERROR))
 
     async def _help(self, rest: str) -> None:
         say(HELP)
@@ -245,9 +248,11 @@ def route_line(session: Session) -> str:
     return f"on {session.route.full_name}; tool changes: {context.projection}"
 
 
-def _break(found: CacheBreak) -> str:
-    place = "the cache had expired" if found.at == "none" else f"from {found.at} on"
-    return f"{found.reason}, {place}{f' ({found.detail})' if found.detail else ''}"
+def _break(cache_break: CacheBreak) -> str:
+    place = "the cache had expired" if cache_break.at == "none" else f"from {cache_break.at} on"
+    return (
+        f"{cache_break.reason}, {place}{f' ({cache_break.detail})' if cache_break.detail else ''}"
+    )
 
 
 def _tokens(tool: ToolSchema) -> int:

@@ -24,8 +24,9 @@ from addendum.cli.chat_approval import ask_about
 from addendum.cli.chat_commands import Commands, route_line
 from addendum.cli.chat_room import Room, Wanted, opened
 from addendum.cli.chat_view import TurnView, figures, say, say_figures
-from addendum.cli.terminal import echo, line
+from addendum.cli.terminal import echo
 from addendum.errors import AddendumError
+from addendum.lines import one_line
 from addendum.log.events import AssistantMessage, UserMessage
 from addendum.tell.figures import number
 
@@ -230,7 +231,7 @@ class Console:
         try:
             self._portal.call(guarded)
         except AddendumError as error:
-            say(f"error: {line(str(error), _ERROR)}", error=True)
+            say(f"error: {one_line(str(error), _ERROR)}", error=True)
             if not self._interactive:
                 self.code = 1
         finally:
@@ -292,7 +293,7 @@ def greet(room: Room) -> None:
     say(f"session {session.id} {route_line(session)}", bold=True)
     names = session.registry.server_names
     if names:
-        states = (f"{line(n, 40)} {'on' if session.tools.on(n) else 'off'}" for n in names)
+        states = (f"{one_line(n, 40)} {'on' if session.tools.on(n) else 'off'}" for n in names)
         say(f"MCP servers: {', '.join(states)}")
     if room.wanted.lab:
         say("the lab answers: its figures are simulated by published rules")
@@ -303,7 +304,7 @@ def greet(room: Room) -> None:
         for kind, mark in ((UserMessage, "> "), (AssistantMessage, "  ")):
             last = next((each for each in reversed(nodes) if isinstance(each, kind)), None)
             if last is not None and last.text:
-                say(f"{mark}{line(last.text, _SHOWN)}", dim=True)
+                say(f"{mark}{one_line(last.text, _SHOWN)}", dim=True)
     say("/help lists the commands")
 
 

@@ -20,8 +20,8 @@ from addendum.host.asking import AskMode, on_redefinition, rules
 from addendum.host.opening import instructions_of, keep_prompt, last_route
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.probed import overlaid, read
-from addendum.tools.mcp_file import server_specs
-from addendum.tools.mcp_pool import ServerPool
+from addendum.tools.mcp.file import server_specs
+from addendum.tools.mcp.pool import ServerPool
 from addendum.tools.resources import RESOURCE_TOOLS
 
 

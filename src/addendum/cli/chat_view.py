@@ -25,7 +25,8 @@ from addendum.agent.results import (
     ToolStarted,
 )
 from addendum.cache.cost import Cost
-from addendum.cli.terminal import WIDTH, echo, line, style, width
+from addendum.cli.terminal import WIDTH, echo, style, width
+from addendum.lines import one_line
 from addendum.log.values import Usage
 from addendum.masking import Incoming
 from addendum.tell.figures import money, number
@@ -71,13 +72,13 @@ def wrapped(text: str, wide: int) -> list[str]:
     return (flow.feed(text) + flow.end()).rstrip("\n").split("\n")
 
 
-def one_line(text: str, before: str = "") -> str:
+def fitted(text: str, before: str = "") -> str:
     """Return foreign text as one line that fits behind `before`."""
     wide = columns()
     if wide is None:
-        return before + line(text, _LINE)
+        return before + one_line(text, _LINE)
     room = max(10, wide - len(before))
-    shown = line(text, room)
+    shown = one_line(text, room)
     while sum(map(_cells, shown)) > room:
         shown = shown[:-2] + "…"
     return before + shown
@@ -187,15 +188,15 @@ class TurnView:
             case ReasoningPiece(text=text):
                 self._stream(ReasoningPiece, text, "thinking: ", dim=True)
             case ToolStarted(name=name, arguments=arguments):
-                self._line(one_line(f"{name} {arguments}", "→ "))
+                self._line(fitted(f"{name} {arguments}", "→ "))
             case ToolProgress(name=name, progress=done, total=total, text=text):
                 how_far = f"{done:g}" if total is None else f"{done:g} of {total:g}"
-                self._line(one_line(f"{name}: {how_far} {text}".rstrip(), "… "))
+                self._line(fitted(f"{name}: {how_far} {text}".rstrip(), "… "))
             case ToolFinished(name=name, text=text, is_error=failed):
-                self._line(one_line(f"{name}{' failed' if failed else ''}: {text}", "← "))
+                self._line(fitted(f"{name}{' failed' if failed else ''}: {text}", "← "))
             case Notice(text=text):
                 self.close()
-                say(f"! {line(text, _LINE)}", fg="yellow")
+                say(f"! {one_line(text, _LINE)}", fg="yellow")
             case RequestDone(figures=figures):
                 self.requests.append(figures)
             case _:

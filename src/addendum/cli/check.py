@@ -13,8 +13,9 @@ from msgspec import structs
 
 from addendum.cache.examine import CAUSES, RULES, Examined, Finding
 from addendum.cli.flags import FILE
-from addendum.cli.terminal import echo, line, print_json, style
+from addendum.cli.terminal import echo, print_json, style
 from addendum.lab.checking import check_files
+from addendum.lines import one_line
 from addendum.tell.figures import number
 
 _TEXT = 400
@@ -78,8 +79,8 @@ def check(
         with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as tests:
             done = check_files(captures, allow, _noting(tests))
             tests.seek(0)
-            for each in _junit(done, tests):
-                echo(each)
+            for finding in _junit(done, tests):
+                echo(finding)
     else:
         done = check_files(captures, allow)
         if as_json or form == "json":
@@ -88,7 +89,7 @@ def check(
                     "holds": not done.findings,
                     "requests": done.requests,
                     "conversations": done.conversations,
-                    "findings": [structs.asdict(each) for each in done.findings],
+                    "findings": [structs.asdict(finding) for finding in done.findings],
                     "more": done.more,
                     "notes": done.notes,
                 }
@@ -107,7 +108,7 @@ def _end(done: Examined, *, legend: bool) -> Iterator[str]:
         broken = {finding.rule for finding in done.findings}
         yield from (f"rule {rule}: {MEANING[rule]}" for rule in RULES if rule in broken)
     for note in done.notes:
-        yield line(f"note: {note}", _TEXT)
+        yield one_line(f"note: {note}", _TEXT)
     requests, talks, count = done.requests, done.conversations, len(done.findings) + done.more
     yield (
         f"{number(requests)} request{'' if requests == 1 else 's'} in {number(talks)} "
@@ -122,11 +123,11 @@ def _red(finding: Finding) -> str:
 
 def _said(finding: Finding) -> str:
     path = f"{finding.path}: " if finding.path else ""
-    return line(f"{finding.rule} {path}{finding.text}", _TEXT)
+    return one_line(f"{finding.rule} {path}{finding.text}", _TEXT)
 
 
 def _plain(finding: Finding) -> str:
-    return f"{line(finding.where, _TEXT)}: {_said(finding)}"
+    return f"{one_line(finding.where, _TEXT)}: {_said(finding)}"
 
 
 def _github(finding: Finding) -> str:
@@ -140,13 +141,13 @@ def _github(finding: Finding) -> str:
 
 
 def _property(text: str) -> str:
-    clean = line(text, _TEXT).replace("%", "%25")
+    clean = one_line(text, _TEXT).replace("%", "%25")
     return clean.replace(":", "%3A").replace(",", "%2C")
 
 
 def _noting(tests: TextIO) -> Callable[[int, str, str], None]:
     def note(n: int, where: str, session: str) -> None:
-        tests.write(f"{line(where, _TEXT)}\t{line(session, _TEXT)}\n")
+        tests.write(f"{one_line(where, _TEXT)}\t{one_line(session, _TEXT)}\n")
 
     return note
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +9,11 @@ import click
 
 from addendum.cli.flags import FILE, NAME, NEW_FILE
 from addendum.cli.live import asked_for_live, live_options, run_live
-from addendum.cli.run import problems
-from addendum.cli.terminal import echo, json_option, line, print_json, run_async, style
+from addendum.cli.run_table import table_end, table_heads, table_rows
+from addendum.cli.terminal import echo, json_option, print_json, run_async
+from addendum.lines import one_line
 from addendum.paths import told
 from addendum.routes import resolve
-from addendum.tell.figures import number, percent
 
 if TYPE_CHECKING:
     from addendum.lab.report import Run
@@ -37,14 +36,6 @@ on it."""
 
 SCENARIO = "g2"
 """The scenario that is played unless another is asked for."""
-
-_HEADS = ("share", "expected", "ceiling", "not read", "misses", "undecl.")
-_LEGEND = """\
-share     part of the prompt tokens that was read from the cache
-expected  part of what the request before had left there
-ceiling   the same, without what lies behind breaks declared beforehand
-not read  prompt tokens that were not read from the cache
-undecl.   misses without a reason that was logged before the request was sent"""
 
 
 @click.command()
@@ -151,13 +142,13 @@ def _measure(runs: list[tuple[Run, Run]], quiet: bool) -> str | None:
             runs.append(run_async(_pair_on_engine, scenario, wire))
             if not titled:
                 by = f"measured by {runs[-1][0].engine}, a real engine; the script speaks"
-                echo(f"\n{_size(scenario)}; a token is a byte\n{line(by, 79)}")
+                echo(f"\n{_size(scenario)}; a token is a byte\n{one_line(by, 79)}")
                 titled = True
             if not quiet:
                 echo(table_rows(*runs[-1]))
     except EngineUnavailable as error:
         if not quiet:
-            echo(f"\n{line(f'No real engine: {error}', 79)}")
+            echo(f"\n{one_line(f'No real engine: {error}', 79)}")
         return str(error)
     return None
 
@@ -168,61 +159,4 @@ def _size(scenario: Scenario) -> str:
     turns = [step for step in scenario.steps if isinstance(step, Say)]
     summaries = sum(isinstance(step, Compact) for step in scenario.steps)
     requests = sum(len(step.entries) for step in turns) + summaries
-    return f"{line(scenario.name, 30)}: {len(turns)} turns, {requests} requests"
-
-
-def table_heads() -> str:
-    """Return the table's titles."""
-    head = "".join(each.rjust(wide) for each, wide in zip(_HEADS, _WIDTHS, strict=True))
-    return style(f"{'':{_LABEL}}{head}", bold=True)
-
-
-_LABEL = 27
-_WIDTHS = (8, 10, 9, 10, 8, 8)
-
-
-def table_rows(*runs: Run) -> str:
-    """Return a route's rows: its name, and one row a run."""
-    return "\n".join([style(line(runs[0].route, 79), bold=True), *(_row(run) for run in runs)])
-
-
-def _row(run: Run) -> str:
-    totals = run.report.totals
-    cells = (
-        percent(totals.share),
-        percent(totals.expected_share),
-        percent(totals.ceiling_share),
-        number(totals.prompt_tokens - totals.cache_read) if totals.share is not None else "-",
-        str(totals.misses),
-        str(totals.undeclared_misses),
-    )
-    shown = "".join(cell.rjust(wide) for cell, wide in zip(cells, _WIDTHS, strict=True))
-    return f"  {_told(run):{_LABEL - 2}}{shown}"
-
-
-def _told(run: Run) -> str:
-    context = run.context
-    if context.projection == "rebind":
-        return "rebinding"
-    if context.projection == "in-history":
-        return f"in-history, {context.definitions.replace('-', ' ')}"
-    return context.projection
-
-
-def table_end(runs: Sequence[tuple[Run, ...]]) -> str:
-    """Return what stands below the table: its words, what was broken, whether all rules hold.
-
-    Args:
-        runs: The runs of each route, ours first.
-    """
-    lines = ["", _LEGEND]
-    for ours, *_ in runs:
-        for reason, lost in ours.broken().items():
-            lines.append(line(f"{ours.route}: {number(lost)} tokens broken: {reason}", 79))
-        lines += [line(f"{ours.route}: {note}", 79) for note in ours.notes()]
-    failed = [each for pair in runs for each in pair if not each.holds]
-    for run in failed:
-        lines += [f"{line(run.route, 40)} ({_told(run)})", *problems(run)]
-    verdict = "Not all rules hold." if failed else "All rules hold."
-    lines += ["", style(verdict, fg="red" if failed else "green")]
-    return "\n".join(lines)
+    return f"{one_line(scenario.name, 30)}: {len(turns)} turns, {requests} requests"

@@ -16,7 +16,6 @@ from addendum.cli.stored import altered, altered_lines, read_log
 from addendum.cli.terminal import (
     echo,
     json_option,
-    line,
     print_json,
     run_async,
     store_option,
@@ -26,6 +25,7 @@ from addendum.cli.terminal import (
 )
 from addendum.cli.why import excerpts
 from addendum.errors import ConfigurationError
+from addendum.lines import one_line
 from addendum.log.session_log import SessionLog
 from addendum.tell.figures import number
 
@@ -75,15 +75,15 @@ def two_requests(log: SessionLog, a: int, b: int) -> tuple[RequestRecord, Reques
     Raises:
         ConfigurationError: One of them is not there.
     """
-    found: dict[int, RequestRecord] = {}
+    by_number: dict[int, RequestRecord] = {}
     numbers: list[int] = []
     for each in replay(log):
         numbers.append(each.record.n)
         if each.record.n in (a, b):
-            found[each.record.n] = each.record
-        if len(found) == len({a, b}):
-            return found[a], found[b]
-    missing = a if a not in found else b
+            by_number[each.record.n] = each.record
+        if len(by_number) == len({a, b}):
+            return by_number[a], by_number[b]
+    missing = a if a not in by_number else b
     there = f"requests {numbers[0]} to {numbers[-1]}" if numbers else "no requests yet"
     raise ConfigurationError(f"session {log.session} has {there}, not {missing}")
 
@@ -101,28 +101,32 @@ def _about(record: RequestRecord) -> dict[str, object]:
 
 
 def _shown(
-    log: SessionLog, before: RequestRecord, after: RequestRecord, seen: Comparison
+    log: SessionLog, before: RequestRecord, after: RequestRecord, comparison: Comparison
 ) -> Iterator[str]:
     wide = width()
-    yield style(line(f"session {log.session}: request {before.n} to {after.n}", wide), bold=True)
+    yield style(
+        one_line(f"session {log.session}: request {before.n} to {after.n}", wide), bold=True
+    )
     yield from altered_lines(log)
     for record in (before, after):
         about = (
             f"{record.n}: turn {record.turn}, {number(len(record.body))} bytes, prompt "
             f"{number(record.usage.prompt)}, read {number(record.usage.cache_read)}, {record.route}"
         )
-        yield f"  {line(about, wide - 2)}"
-    for each in seen.settings:
-        yield f"  setting {line(each.name, 30)} differs"
-        yield from excerpts(each.before or "not set", each.after or "not set", wide)
+        yield f"  {one_line(about, wide - 2)}"
+    for setting in comparison.settings:
+        yield f"  setting {one_line(setting.name, 30)} differs"
+        yield from excerpts(setting.before or "not set", setting.after or "not set", wide)
     yield ""
-    yield table(("", "where", "what", "bytes", "~tokens"), list(_rows(seen.changes)), right=(3, 4))
+    yield table(
+        ("", "where", "what", "bytes", "~tokens"), list(_rows(comparison.changes)), right=(3, 4)
+    )
     yield ""
-    first = seen.first
+    first = comparison.first
     if first is not None:
-        yield f"first difference: {line(first.path, wide - 18)}"
+        yield f"first difference: {one_line(first.path, wide - 18)}"
         yield from excerpts(first.before, first.after, wide)
-    elif seen.settings:
+    elif comparison.settings:
         yield f"the content of request {before.n} stands; settings that count differ"
     else:
         yield f"request {after.n} begins with all of request {before.n}"
@@ -153,4 +157,10 @@ def _short(change: Change) -> str:
 
 
 def _row(state: str, where: str, what: str, size: int, tokens: int) -> list[str]:
-    return [state, line(where, _WHERE), line(what, _WHAT), number(size), f"~{number(tokens)}"]
+    return [
+        state,
+        one_line(where, _WHERE),
+        one_line(what, _WHAT),
+        number(size),
+        f"~{number(tokens)}",
+    ]

@@ -9,7 +9,8 @@ import anyio
 import click
 
 from addendum.cli.flags import FILE
-from addendum.cli.terminal import echo, line, print_json, run_async
+from addendum.cli.terminal import echo, print_json, run_async
+from addendum.lines import one_line
 
 
 @click.command()
@@ -42,7 +43,9 @@ async def _serve(file: str | None, port: int, values: tuple[str, ...], as_json: 
         if as_json:
             print_json(_addresses(served.url, bases, scenario.name if scenario else None))
         else:
-            playing = f"playing {line(scenario.name, 40)}" if scenario else "a free model speaks"
+            playing = (
+                f"playing {one_line(scenario.name, 40)}" if scenario else "a free model speaks"
+            )
             echo(f"lab on {served.url}, {playing}; Ctrl+C ends it")
             for name, base in bases.items():
                 echo(f"  {name:14} {base}")

@@ -34,8 +34,10 @@ from addendum.cli.live_run import (
     new_marker,
     total_cost,
 )
-from addendum.cli.terminal import echo, line, print_json, run_async, wrapped
+from addendum.cli.run_table import table_end, table_heads, table_rows
+from addendum.cli.terminal import echo, print_json, run_async, wrapped
 from addendum.errors import ConfigurationError
+from addendum.lines import one_line
 from addendum.log.values import Usage
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.prices import prices
@@ -163,18 +165,18 @@ def run_live(name: str, wanted: Wanted) -> int:
         return 1
     moment = datetime.now(UTC)
     outcome = run_async(measured, route, scenarios, wanted.max_cost)
-    found = _figures(route, moment, estimate, wanted, outcome)
+    figures = _figures(route, moment, estimate, wanted, outcome)
     unkept: ConfigurationError | None = None
     if wanted.keep is not None:
         try:
-            found["kept"] = str(_keep(wanted.keep, route, moment, found))
+            figures["kept"] = str(_keep(wanted.keep, route, moment, figures))
         except ConfigurationError as error:
             unkept = error
     if wanted.as_json:
-        print_json(found)
+        print_json(figures)
     else:
         echo(_shown(route, moment, outcome))
-        kept = found.get("kept")
+        kept = figures.get("kept")
         said = f"Kept in {kept}" if kept else f"--keep keeps these figures in {RESULTS}."
         echo(f"\n{said}")
     if unkept is not None:
@@ -235,7 +237,6 @@ def _price_said(estimate: Estimate, wanted: Wanted, route: Route, address: str) 
 
 
 def _shown(route: Route, moment: datetime, outcome: Outcome) -> str:
-    from addendum.cli.demo import table_end, table_heads, table_rows
     from addendum.log.events import RouteDowngrade
 
     runs = outcome.runs
@@ -255,10 +256,10 @@ def _shown(route: Route, moment: datetime, outcome: Outcome) -> str:
         for event in run.sessions[0].events:
             if isinstance(event.data, RouteDowngrade):
                 told = f"{', '.join(event.data.rejected)} refused, going on by"
-                lines.append(line(f"{_way(run)}: {told} {event.data.projection}", 79))
+                lines.append(one_line(f"{_way(run)}: {told} {event.data.projection}", 79))
     lines.append(table_end([runs]))
     if outcome.stopped is not None:
-        lines += ["", wrapped(line(f"Stopped: {outcome.stopped}", 400))]
+        lines += ["", wrapped(one_line(f"Stopped: {outcome.stopped}", 400))]
     return "\n".join(lines)
 
 
@@ -286,21 +287,21 @@ def _figures(
         },
         "max_cost": _dollars(wanted.max_cost),
         "cost": {_way(run): _dollars(_cost(route, run)) for run in outcome.runs},
-        "stopped": None if code is None else line(code, 60),
+        "stopped": None if code is None else one_line(code, 60),
         "runs": [_run_figures(run) for run in outcome.runs],
     }
 
 
 def _run_figures(run: Run) -> dict[str, Any]:
-    found = run.json()
-    for row, (_, record) in zip(found["requests"], run.rows(), strict=True):
+    figures = run.json()
+    for row, (_, record) in zip(figures["requests"], run.rows(), strict=True):
         row["output_tokens"] = record.usage.output
         row["usage"] = _counts(record.usage)
     # What a violation says may quote the conversation.
-    found["violations"] = [
+    figures["violations"] = [
         {"rule": each.rule, "n": each.n, "path": each.path} for each in run.violations
     ]
-    return found
+    return figures
 
 
 def _counts(usage: Usage) -> dict[str, Any]:

@@ -19,18 +19,18 @@ from msgspec import Struct, structs
 
 from addendum import encoding
 from addendum.cache.cost import Cost, price, summed
+from addendum.cache.spending import Spending, SpendingStopped
 from addendum.errors import AddendumError, LimitReached
 from addendum.log.values import ToolSchema, Usage
 from addendum.routes import Route, ToolChanges, resolve
 from addendum.routes.prices import prices
-from addendum.tell.figures import money
 
 if TYPE_CHECKING:
     from addendum.agent.context.requests import Sent
     from addendum.lab.report import Run
     from addendum.lab.scenario import CannedFunction, Scenario, ScenarioServer
     from addendum.tools.functions import FunctionTool
-    from addendum.tools.mcp import ServerSpec
+    from addendum.tools.mcp.values import ServerSpec
     from addendum.wire.transport import Reply, Retries, Retry, Transport, WireRequest
 
 SCENARIO = "g2-live"
@@ -67,18 +67,6 @@ class Estimate(Struct, frozen=True):
     uncached: Decimal | None
 
 
-class Stopped(AddendumError):
-    """No further request may leave.
-
-    Attributes:
-        code: `max-cost`, or `usage unknown`.
-    """
-
-    def __init__(self, message: str, code: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 class Meter:
     """Sums up what was reported, and lets no request pass once that is too much.
 
@@ -104,18 +92,13 @@ class Meter:
         """Look at the sum.
 
         Raises:
-            Stopped: It is over the limit, or cannot be told.
+            SpendingStopped: It is over the limit, or cannot be told.
         """
-        if self._limit is None:
-            return
-        answered = [each for sent in self._sent for each in sent if each.answered is not None]
-        cost = total_cost(price(self._route, each.usage, each.sent) for each in answered)
-        if cost is None:
-            said = "the endpoint did not report what a request used, so its price is not known"
-            raise Stopped(said, "usage unknown")
-        if cost > self._limit:
-            said = f"{money(cost)} were used, more than --max-cost {money(self._limit)}"
-            raise Stopped(said, "max-cost")
+        spending = Spending(self._route, self._limit, unknown_stops=True)
+        for request in (each for sent in self._sent for each in sent):
+            if request.answered is not None:
+                spending.add(request.usage, request.sent)
+        spending.check()
 
     def stream(
         self,
@@ -127,7 +110,7 @@ class Meter:
         """Send a request as the transport does.
 
         Raises:
-            Stopped: As `check`; nothing was sent.
+            SpendingStopped: As `check`; nothing was sent.
         """
         self.check()
         return self._transport.stream(request, on_retry=on_retry, retries=retries)
@@ -243,7 +226,7 @@ async def measured(route: Route, scenarios: Sequence[Scenario], limit: Decimal) 
         if stopped is None:
             try:
                 meter.check()
-            except Stopped as error:
+            except SpendingStopped as error:
                 stopped = error
     if not runs:
         assert stopped is not None
@@ -262,7 +245,7 @@ async def _play(
     from addendum.lab.report import judged
     from addendum.lab.scenario import Say, Toggle
     from addendum.stores import open_store
-    from addendum.tools.mcp_pool import ServerPool
+    from addendum.tools.mcp.pool import ServerPool
 
     records: list[RequestRecord] = []
     stopped: AddendumError | None = None
@@ -292,6 +275,8 @@ async def _play(
                     await switch(step.server)
                 elif isinstance(step, Say):
                     await session.run(step.user)
+            except SpendingStopped as error:
+                stopped = error
             except LimitReached:
                 pass  # The turn took too many steps and is closed; the next one can begin.
             except AddendumError as error:
@@ -320,7 +305,7 @@ def _function(tool: CannedFunction) -> FunctionTool[..., Any]:
 
 def _server(server: ScenarioServer) -> ServerSpec:
     from addendum.lab.mcp_servers import CannedTool, in_process
-    from addendum.tools.mcp import ServerSpec
+    from addendum.tools.mcp.values import ServerSpec
 
     tools = [
         CannedTool(

@@ -11,14 +11,15 @@ import click
 import msgspec
 
 from addendum.cli.flags import BASE_URL, DOLLARS, NAME, PATH, check_folder
-from addendum.cli.terminal import echo, json_option, line, print_json, run_async, table, wrapped
+from addendum.cli.terminal import echo, json_option, print_json, run_async, table, wrapped
+from addendum.lines import one_line
 from addendum.routes import Route, credentials, resolve
 from addendum.routes.probed import Facts, Probed, keep, overlaid, results_file
 from addendum.tell.figures import number
 from addendum.version import __version__
 
 if TYPE_CHECKING:
-    from addendum.probe.conversation import Spending
+    from addendum.cache.spending import Spending
     from addendum.probe.endpoint import Form
     from addendum.probe.tasks import Score
 
@@ -87,14 +88,14 @@ def _as_told(route: Route, facts: Facts | None) -> bool:
 async def _probed(
     route: Route, tasks: bool, most: Decimal
 ) -> tuple[Probed, Spending, tuple[Form, ...], tuple[Score, ...]]:
-    from addendum.probe.conversation import Spending
+    from addendum.cache.spending import Spending
     from addendum.probe.endpoint import facts
     from addendum.probe.endpoint import probe as ask
     from addendum.probe.tasks import run_tasks
 
     spending = Spending(route, most)
     forms = await ask(route, spending)
-    found = Probed(
+    probed = Probed(
         route.name,
         route.endpoint.base_url,
         f"{datetime.now(UTC):%Y-%m-%d}",
@@ -104,20 +105,20 @@ async def _probed(
     )
     scores: tuple[Score, ...] = ()
     if tasks:
-        scores = await run_tasks(overlaid(route, found), spending)
+        scores = await run_tasks(overlaid(route, probed), spending)
         told = tuple(msgspec.to_builtins(each) for each in scores)
-        found = msgspec.structs.replace(found, tasks=told)
-    return found, spending, forms, scores
+        probed = msgspec.structs.replace(probed, tasks=told)
+    return probed, spending, forms, scores
 
 
 def _shown(
     route: Route,
-    found: Probed,
+    probed: Probed,
     spending: Spending,
     forms: tuple[Form, ...],
     scores: tuple[Score, ...],
 ) -> str:
-    lines = [f"{route.name} at {found.endpoint}, {found.date}"]
+    lines = [f"{route.name} at {probed.endpoint}, {probed.date}"]
     if route.endpoint.loopback:
         lines.append("A server on this machine answered: these are not a provider's figures.")
     lines.append("")
@@ -131,7 +132,7 @@ def _shown(
             )
             lines.append(wrapped(said, 2))
         lines += [
-            wrapped(line(f"{form.form}, {each.what}: refused: {each.said}", 300), 2)
+            wrapped(one_line(f"{form.form}, {each.what}: refused: {each.said}", 300), 2)
             for each in form.checks
             if each.verdict == "refused"
         ]
@@ -146,7 +147,7 @@ def _shown(
     cost = "unknown" if spending.spent is None else f"${spending.spent:.4f}"
     lines.append(f"{spending.requests} requests were answered, cost by list prices: {cost}.")
     none = "This wire has no form of tool changes to ask about: sessions use the dispatcher."
-    lines.append(wrapped(_conclusion(found.facts) if forms else none))
+    lines.append(wrapped(_conclusion(probed.facts) if forms else none))
     return "\n".join(lines)
 
 
@@ -154,16 +155,16 @@ def _rows(forms: tuple[Form, ...]) -> list[list[str]]:
     return [
         [
             form.form,
-            each.what,
-            each.verdict,
-            "-" if each.called is None else "yes" if each.called else "no",
-            each.control or "-",
-            number(each.prompt),
-            number(each.cache_read),
-            each.cache,
+            check.what,
+            check.verdict,
+            "-" if check.called is None else "yes" if check.called else "no",
+            check.control or "-",
+            number(check.prompt),
+            number(check.cache_read),
+            check.cache,
         ]
         for form in forms
-        for each in form.checks
+        for check in form.checks
     ]
 
 

@@ -13,8 +13,9 @@ import click
 from anyio.abc import Process, TaskStatus
 
 from addendum.cli.flags import NEW_FILE
-from addendum.cli.terminal import echo, line, run_async
+from addendum.cli.terminal import echo, run_async
 from addendum.errors import ConfigurationError
+from addendum.lines import one_line
 from addendum.paths import FOREIGN, reason, shown
 from addendum.tell.figures import number
 
@@ -69,7 +70,7 @@ async def _record(out: Path, command: tuple[str, ...], environ: Mapping[str, str
                 tasks.cancel_scope.cancel()
         finally:
             signal.signal(signal.SIGINT, before)
-    echo(line(_said(out, sorted(proxy.targets)), 400), err=True)
+    echo(one_line(_said(out, sorted(proxy.targets)), 400), err=True)
     return _SIGNALLED - code if code < 0 else code
 
 

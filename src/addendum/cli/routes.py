@@ -8,7 +8,8 @@ import click
 
 from addendum.cli.flags import NAME
 from addendum.cli.probe import probe
-from addendum.cli.terminal import echo, json_option, line, print_json, table, wrapped
+from addendum.cli.terminal import echo, json_option, print_json, table, wrapped
+from addendum.lines import one_line
 from addendum.routes import describe
 
 _NAME = 300
@@ -63,7 +64,7 @@ addendum routes ROUTE shows all that is known of one, with its sources."""
 
 def _row(each: dict[str, Any]) -> list[str]:
     told = each["tool_update"] or "dispatch"
-    return [line(each["route"], _NAME), told, each["cache"]["kind"], each["certainty"]]
+    return [one_line(each["route"], _NAME), told, each["cache"]["kind"], each["certainty"]]
 
 
 def _table(found: list[dict[str, Any]]) -> str:

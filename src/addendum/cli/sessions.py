@@ -13,7 +13,6 @@ from addendum.cli.stored import all_rows, delete, reading
 from addendum.cli.terminal import (
     echo,
     json_option,
-    line,
     print_json,
     run_async,
     store_option,
@@ -21,6 +20,7 @@ from addendum.cli.terminal import (
     width,
 )
 from addendum.errors import AddendumError, SessionMissing, StoreError
+from addendum.lines import one_line
 from addendum.log.store import SessionRow
 from addendum.tell.figures import number, when
 
@@ -48,7 +48,11 @@ def sessions(ctx: click.Context, store: str | None, as_json: bool) -> None:
         until = 16 if wide >= _ROOMY else 10
         heads = ("session", "used", "prompt", "read", "wrote", "out", "cost", "saved", "rebind*")
         cells = [
-            [line(row.id, max(18, min(32, wide - 65))), when(row.updated)[5:until], *_cells(sums)]
+            [
+                one_line(row.id, max(18, min(32, wide - 65))),
+                when(row.updated)[5:until],
+                *_cells(sums),
+            ]
             for row, sums in rows
         ]
         echo(table(heads, cells, right=(2, 3, 4, 5, 6, 7, 8)))
@@ -66,7 +70,7 @@ def delete_session(ctx: click.Context, session: str, store: str | None) -> None:
     have copies of what they share.
     """
     row = run_async(delete, store or ctx.obj, session)
-    echo(f"deleted session {line(row.id, 60)} with {number(row.events)} events")
+    echo(f"deleted session {one_line(row.id, 60)} with {number(row.events)} events")
 
 
 async def _counted(url: str | None) -> list[tuple[SessionRow, Totals | None]]:
@@ -74,19 +78,19 @@ async def _counted(url: str | None) -> list[tuple[SessionRow, Totals | None]]:
     rows = await all_rows(url)
     if not rows:
         return []
-    found: list[tuple[SessionRow, Totals | None]] = []
+    counted: list[tuple[SessionRow, Totals | None]] = []
     async with reading(url) as store:
         for row in rows:
             try:
-                found.append((row, totals_of(await store.read(row.id), known_route)))
+                counted.append((row, totals_of(await store.read(row.id), known_route)))
             except SessionMissing:
                 pass  # It was deleted meanwhile.
             except AddendumError as error:
                 # One that is damaged, or has lost events, hides no other.
                 if isinstance(error, StoreError) and error.session != row.id:
                     raise
-                found.append((row, None))
-    return found
+                counted.append((row, None))
+    return counted
 
 
 def _fields(sums: Totals | None) -> dict[str, object]:

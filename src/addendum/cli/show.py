@@ -17,7 +17,6 @@ from addendum.cli.stored import altered, altered_lines, followed, read_log
 from addendum.cli.terminal import (
     echo,
     json_option,
-    line,
     print_json,
     run_async,
     store_option,
@@ -25,6 +24,7 @@ from addendum.cli.terminal import (
     width,
     wrapped,
 )
+from addendum.lines import one_line
 from addendum.log import codec
 from addendum.log.events import Event, RequestHeader, Unknown
 from addendum.log.values import Usage
@@ -75,7 +75,7 @@ def show(session: str, follow: bool, store: str | None, as_json: bool) -> None:
         )
         return
     wide = width()
-    echo(style(line(f"session {log.session}: {log.turns} turns", wide), bold=True))
+    echo(style(one_line(f"session {log.session}: {log.turns} turns", wide), bold=True))
     for text in altered_lines(log):
         echo(text)
     teller = Teller(dead)
@@ -83,7 +83,7 @@ def show(session: str, follow: bool, store: str | None, as_json: bool) -> None:
         for told in teller.take(event):
             _print(told, wide)
     for text in total_lines(own):
-        echo(line(text, wide))
+        echo(one_line(text, wide))
 
 
 async def _follow(store: str | None, session: str, as_json: bool) -> None:
@@ -91,7 +91,7 @@ async def _follow(store: str | None, session: str, as_json: bool) -> None:
     async with aclosing(followed(store, session)) as logs:
         async for log in logs:
             if not seen and not as_json:
-                echo(style(line(f"session {log.session}", wide), bold=True))
+                echo(style(one_line(f"session {log.session}", wide), bold=True))
             for event in log.events[seen:]:
                 if as_json:
                     echo(codec.encode_event(event).decode())
@@ -105,10 +105,10 @@ async def _follow(store: str | None, session: str, as_json: bool) -> None:
 def _print(told: tuple[int, str, str], wide: int) -> None:
     seq, what, text = told
     if what == "turn":
-        echo(style(line(f"turn {text}", wide), bold=True))
+        echo(style(one_line(f"turn {text}", wide), bold=True))
         return
     begins = f"{seq:>6}  {what:8}  "
-    whole = line(text, _FIGURES) if what in _WHOLE else line(text, wide - len(begins))
+    whole = one_line(text, _FIGURES) if what in _WHOLE else one_line(text, wide - len(begins))
     said = begins + whole
     echo(said if len(said) <= wide else wrapped(said, len(begins)))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from addendum.cli.terminal import line, wrapped
+from addendum.cli.terminal import wrapped
 from addendum.errors import ConfigurationError, SessionMissing
+from addendum.lines import one_line
 from addendum.log.events import RequestSent
 from addendum.log.reading import change_of, read
 from addendum.log.session_log import SessionLog
@@ -134,7 +135,7 @@ def where(url: str | None) -> str:
         url: Its address; the user's own store if None.
     """
     address = url or DEFAULT_URL
-    return shown(path_of(address)) if address.startswith(PREFIX) else line(address, 60)
+    return shown(path_of(address)) if address.startswith(PREFIX) else one_line(address, 60)
 
 
 def _chosen(rows: list[SessionRow], beginning: str, url: str | None) -> SessionRow:

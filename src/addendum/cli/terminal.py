@@ -99,16 +99,6 @@ def width() -> int:
         return WIDTH
 
 
-def line(text: str, limit: int) -> str:
-    """Return foreign text as one line of at most `limit` characters, safe for a terminal.
-
-    Credentials are replaced before anything is cut off: no part of one is left.
-    """
-    whole = " ".join(encoding.clean(masked(text)[: 4 * limit + 4]).split())
-    whole = "".join(each if each.isprintable() else "\ufffd" for each in whole)
-    return whole if len(whole) <= limit else whole[: max(0, limit - 1)] + "…"
-
-
 def wrapped(text: str, indent: int = 0) -> str:
     """Return text broken into lines of less than 80 columns, all but the first indented."""
     return textwrap.fill(text, WIDTH - 1, subsequent_indent=" " * indent, break_on_hyphens=False)

@@ -16,7 +16,6 @@ from addendum.cli.stored import read_log
 from addendum.cli.terminal import (
     echo,
     json_option,
-    line,
     print_json,
     run_async,
     store_option,
@@ -25,6 +24,7 @@ from addendum.cli.terminal import (
 )
 from addendum.encoding import encode
 from addendum.errors import ConfigurationError
+from addendum.lines import one_line
 from addendum.log.events import (
     CompactionSummary,
     RequestContext,
@@ -161,25 +161,25 @@ def of(
     if not as_json:
         for each in lost:
             what = "told in part" if each.partly else "left out"
-            said = f"{line(each.name, 60)} is {what}: {line(each.why, 300)}"
+            said = f"{one_line(each.name, 60)} is {what}: {one_line(each.why, 300)}"
             echo(wrapped(said, 2))
 
 
-def _shown(found: Sequence[ToolState], dead: int) -> Iterator[str]:
+def _shown(tool_states: Sequence[ToolState], dead: int) -> Iterator[str]:
     rows = [
         [
-            line(each.name, 28),
+            one_line(each.name, 28),
             each.state,
-            line(each.server or "", 10),
+            one_line(each.server or "", 10),
             f"turn {each.since_turn} ({each.since_seq})",
             number(each.calls),
             number(each.weight) if each.weight else "",
         ]
-        for each in found
+        for each in tool_states
     ]
     heads = ("tool", "state", "server", "since (event)", "calls", "weight")
     yield table(heads, rows, right=(4, 5))
-    whole = sum(each.weight for each in found)
+    whole = sum(each.weight for each in tool_states)
     yield f"about {number(whole)} tokens of definitions are sent"
     yield f"dead weight, removed or never called: {number(dead)}"
 
@@ -200,7 +200,7 @@ def _preview(
 ) -> None:
     from addendum.cli.switch_cost import told
     from addendum.cli.what_if import what_if
-    from addendum.tools.mcp_file import server_specs
+    from addendum.tools.mcp.file import server_specs
 
     servers = [spec.name for spec in server_specs(mcp)] if mcp is not None else []
     seen = run_async(what_if, log, switch, route, servers)
@@ -212,7 +212,7 @@ def _preview(
     verb = "on" if seen.on else "off"
     size = f"{number(seen.tools)} tools, about {number(seen.weight)} tokens of definitions"
     known = size if seen.tools else "its tools are not in this log"
-    echo(line(f"{seen.server} {verb} at the next request on {seen.route}", 79))
+    echo(one_line(f"{seen.server} {verb} at the next request on {seen.route}", 79))
     echo(f"  {known}, told as {seen.strategy}")
     echo(wrapped(f"  {told(seen.cost)}", 2))
 
@@ -318,14 +318,14 @@ def pin(file: Path | None, mcp: Path, store: str | None, as_json: bool) -> None:
         )
     else:
         for each in pinned:
-            echo(f"{line(each['server'], 40)}: {number(each['tools'])} tools")
+            echo(f"{one_line(each['server'], 40)}: {number(each['tools'])} tools")
         for each in failed:
-            said = f"{line(each['server'], 40)}: not pinned: {line(each['error'], 300)}"
+            said = f"{one_line(each['server'], 40)}: not pinned: {one_line(each['error'], 300)}"
             echo(wrapped(said, 2))
         if pinned:
             echo(f"written to {file}" if file is not None else "pinned for new sessions")
         if failed:
-            echo(f"correct what failed in {line(str(mcp), 50)}, then pin again")
+            echo(f"correct what failed in {one_line(str(mcp), 50)}, then pin again")
     if failed:
         raise click.exceptions.Exit(1)
 
@@ -336,8 +336,8 @@ async def _pin(
     """Pin what can be pinned; return that, and what cannot with its error."""
     from addendum.stores import DEFAULT_URL, open_store
     from addendum.tools.catalogue import KIND, Pin, encode_pin, read_catalogue, write_catalogue
-    from addendum.tools.mcp_file import server_specs
-    from addendum.tools.mcp_pool import ServerPool
+    from addendum.tools.mcp.file import server_specs
+    from addendum.tools.mcp.pool import ServerPool
 
     specs = server_specs(mcp)
     pins: dict[str, Pin] = {}

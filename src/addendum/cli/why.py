@@ -17,7 +17,6 @@ from addendum.cli.stored import altered, altered_lines, read_log
 from addendum.cli.terminal import (
     echo,
     json_option,
-    line,
     print_json,
     run_async,
     store_option,
@@ -27,6 +26,7 @@ from addendum.cli.terminal import (
 )
 from addendum.errors import ConfigurationError
 from addendum.lab.records import rules_of
+from addendum.lines import one_line
 from addendum.log.session_log import SessionLog
 from addendum.tell.figures import money, number
 
@@ -195,7 +195,7 @@ def _shown(
             f"session {log.session}: {sums.requests} requests, {len(misses)} read less than "
             f"expected, {undeclared} undeclared"
         )
-        lines.append(style(line(head, width()), bold=True))
+        lines.append(style(one_line(head, width()), bold=True))
     else:
         if not misses:
             row = rows[0]
@@ -214,10 +214,12 @@ def _shown(
 
 def _agreement(words: Sequence[Told], misses: int) -> Iterator[str]:
     """Yield what endpoints said of misses, and how often they say what we say."""
-    for each in words:
-        sign = "agrees" if each.agrees else "DIFFERS"
-        yield line(f"request {each.n}: the endpoint says {each.word or 'nothing'}: {sign}", width())
-    agree = sum(each.agrees for each in words)
+    for word in words:
+        sign = "agrees" if word.agrees else "DIFFERS"
+        yield one_line(
+            f"request {word.n}: the endpoint says {word.word or 'nothing'}: {sign}", width()
+        )
+    agree = sum(word.agrees for word in words)
     yield f"the endpoint agrees on {agree} of {len(words)} asked"
     if len(words) < misses:
         yield f"{misses - len(words)} could not be asked: their routes have no diagnostics"
@@ -232,18 +234,18 @@ def _told(miss: Explanation) -> list[str]:
     reason = miss.reason if miss.reason not in (miss.text, miss.verdict) else ""
     colour = {"fg": "red"} if miss.verdict == "undeclared" else {}
     lines = [
-        style(line(f"request {miss.n}, turn {miss.turn}, {miss.route}", wide), bold=True),
+        style(one_line(f"request {miss.n}, turn {miss.turn}, {miss.route}", wide), bold=True),
         f"  {lost}{price}",
         style(wrapped(f"  {word}: {miss.text}{_in_brackets(reason)}", 4), **colour),
     ]
-    for each in miss.settings:
-        sides = f"{_side(each.before)} -> {_side(each.after)}"
-        lines.append(f"    {line(f'setting {each.name}: {sides}', wide - 4)}")
+    for setting in miss.settings:
+        sides = f"{_side(setting.before)} -> {_side(setting.after)}"
+        lines.append(f"    {one_line(f'setting {setting.name}: {sides}', wide - 4)}")
     if miss.first is not None:
-        lines.append(f"    first change: {line(miss.first.path, wide - 18)}")
+        lines.append(f"    first change: {one_line(miss.first.path, wide - 18)}")
         lines += excerpts(miss.first.before, miss.first.after, wide)
     elif miss.at not in ("none", "settings", "end"):
-        lines.append(f"    at {line(miss.at, wide - 8)}")
+        lines.append(f"    at {one_line(miss.at, wide - 8)}")
     words = f"{miss.anthropic or '-'} (Anthropic), {miss.openai or '-'} (OpenAI)"
     lines.append(wrapped(f"    providers call it {words}", 6))
     lines.append(wrapped(f"    what to do: {miss.advice}", 6))
@@ -254,14 +256,14 @@ def excerpts(before: str | None, after: str | None, wide: int) -> list[str]:
     """Return both sides of a difference, a line each; a side that is not there has none."""
     sides = (("-", before, "red"), ("+", after, "green"))
     return [
-        style(f"    {sign} {line(text, wide - 6)}", fg=colour)
+        style(f"    {sign} {one_line(text, wide - 6)}", fg=colour)
         for sign, text, colour in sides
         if text is not None
     ]
 
 
 def _side(text: str | None) -> str:
-    return "not set" if text is None else line(text, 24)
+    return "not set" if text is None else one_line(text, 24)
 
 
 def _in_brackets(reason: str) -> str:

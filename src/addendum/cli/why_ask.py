@@ -60,7 +60,7 @@ async def ask(
         MissingCredentials: There is no key for it.
     """
     by_number = {each.record.n: each for each in requests}
-    found: list[Told] = []
+    answers: list[Told] = []
     async with net.client(timeout=_WAIT) as client:
         for miss in misses:
             route = resolve(miss.route, base_url=base_url)
@@ -71,8 +71,8 @@ async def ask(
             second = await _sent(client, route, by_number[miss.n], str(first.get("id")))
             word = _claude(second) if claude else _openai(second)
             ours = miss.anthropic if claude else miss.openai
-            found.append(Told(miss.n, word, word == _comparable(ours)))
-    return tuple(found)
+            answers.append(Told(miss.n, word, word == _comparable(ours)))
+    return tuple(answers)
 
 
 def _comparable(word: str | None) -> str | None:

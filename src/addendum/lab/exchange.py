@@ -30,6 +30,8 @@ class Switches(msgspec.Struct, frozen=True):
             in silence what they do not know, as local servers do.
         strict_definitions: True: each vendor refuses of a tool's definition what it was reported to
             refuse (`addendum.lab.definitions`).
+        refused_shapes: Shapes of a history that every provider of Chat Completions refuses beside
+            its own (`addendum.lab.chat_shapes`).
     """
 
     claude_tool_changes: Literal["by-value", "by-reference", "none"] = "by-value"
@@ -40,6 +42,7 @@ class Switches(msgspec.Struct, frozen=True):
     kimi_message_tools: bool = True
     drops_unknown: bool = False
     strict_definitions: bool = False
+    refused_shapes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -356,6 +356,7 @@ class ChatVendor(msgspec.Struct, frozen=True):
         names: Matches the names of tools that it takes.
         call_ids: Matches the ids of calls that it takes.
         own_ids: Form of the ids that it gives.
+        refused: Shapes of a history that it refuses (`addendum.lab.chat_shapes`).
     """
 
     models: str = "(?s).+"
@@ -372,6 +373,7 @@ class ChatVendor(msgspec.Struct, frozen=True):
     names: str = "[a-zA-Z0-9_-]{1,64}"
     call_ids: str = "(?s).+"
     own_ids: str = "call_{}"
+    refused: frozenset[str] = frozenset()
 
 
 CHAT_VENDORS: Mapping[str, Fact[ChatVendor]] = {
@@ -383,13 +385,17 @@ CHAT_VENDORS: Mapping[str, Fact[ChatVendor]] = {
             usage="choice",
             message_tools=r"kimi-k3(?:\.\d+)?(?:-[a-z]+)*",
             names="[A-Za-z_][A-Za-z0-9_-]{0,255}",
+            refused=frozenset({"empty"}),
         ),
         "platform.kimi.ai; contract tests in NVIDIA/TensorRT-LLM#17845; the step is assumed",
     ),
     "xai": Fact(ChatVendor(models="grok-.+"), "measured by others on grok-4.6", "reported"),
     "groq": Fact(
         ChatVendor(
-            caches="openai/gpt-oss-.+|moonshotai/kimi-k2-.+", lifetime=7200.0, reasoning="reasoning"
+            caches="openai/gpt-oss-.+|moonshotai/kimi-k2-.+",
+            lifetime=7200.0,
+            reasoning="reasoning",
+            refused=frozenset({"reasoning_content"}),
         ),
         "console.groq.com, Prompt caching; minimum and step are assumed",
         "reported",
@@ -401,6 +407,7 @@ CHAT_VENDORS: Mapping[str, Fact[ChatVendor]] = {
             reasoning="",
             call_ids="[a-zA-Z0-9]{9}",
             own_ids="{}",
+            refused=frozenset({"template", "behind results", "empty", "reasoning_content"}),
         ),
         "docs.mistral.ai; charmbracelet/crush#1590 (reasoning); minimum and step are assumed",
         "reported",

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from addendum import encoding
 from addendum.lab import facts
 from addendum.lab.exchange import Call, Reply, json_body, pieces, sse
 from addendum.lab.openai_cache import OpenAICache, SteppedCache, openai_cache
 from addendum.lab.openai_rules import ChatAsked, ChatDialect, Json, error_body, read, texts
 from addendum.lab.refusal import Refusal
-from addendum.lab.script import Heard, Spoken, speak
+from addendum.lab.script import Heard, Spoken, pieces_of, speak
 from addendum.lab.tokens import count, segment
 
 _PREFIX_SETTINGS = (
@@ -62,7 +64,13 @@ class OpenAIChat:
                 code="model_not_found",
             )
         model = model or facts.ChatModel()
-        asked = read(body, ChatDialect(breakpoints=model.exact, max_tokens=model.max_tokens))
+        dialect = ChatDialect(
+            breakpoints=model.exact,
+            max_tokens=model.max_tokens,
+            refused=call.switches.refused_shapes,
+            result_names="nameless" in call.switches.refused_shapes,
+        )
+        asked = read(body, dialect)
         scope = encoding.canonical([key, [body.get(each) for each in _PREFIX_SETTINGS]])
         options: Mapping[str, Any] = body.get("prompt_cache_options") or {}
         mode = options.get("mode", "implicit")
@@ -93,7 +101,8 @@ class Compatible:
     def answer(self, call: Call) -> Reply:
         """Answer a request, or raise a `Refusal`."""
         body = json_body(call)
-        asked = read(body, COMPATIBLE)
+        dialect = structs.replace(COMPATIBLE, refused=call.switches.refused_shapes)
+        asked = read(body, dialect)
         scope = encoding.canonical([body["model"]])
         cache = self.caches(body["model"])
         expires = call.now + cache.lifetime
@@ -113,7 +122,8 @@ def heard(asked: ChatAsked) -> list[Heard]:
     found: list[Heard] = []
     for message in asked.messages:
         if message["role"] == "user":
-            found.append(Heard("user", texts(message)))
+            said = (piece for text in texts(message) for piece in pieces_of(text))
+            found.append(Heard("user", tuple(said)))
         elif message["role"] == "assistant":
             found.append(Heard("assistant"))
     return found

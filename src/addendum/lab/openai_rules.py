@@ -15,6 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from addendum import encoding
+from addendum.lab.chat_shapes import check_shapes
 from addendum.lab.facts import OPENAI_TOOLS
 from addendum.lab.files import check_data_url
 from addendum.lab.refusal import Refusal
@@ -58,6 +59,8 @@ class ChatDialect(msgspec.Struct, frozen=True):
         message_tools: Takes tools in system messages; then every name is unique in a request.
         names: Regular expression that the name of a tool has to match.
         call_ids: Regular expression that the id of a call has to match.
+        refused: Shapes of a history that it refuses (`addendum.lab.chat_shapes`).
+        result_names: Takes the name of the tool beside a result, which OpenAI's types have not.
     """
 
     roles: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
@@ -69,6 +72,8 @@ class ChatDialect(msgspec.Struct, frozen=True):
     message_tools: bool = False
     names: str = "[a-zA-Z0-9_-]{1,64}"
     call_ids: str = "(?s).+"
+    refused: frozenset[str] = frozenset()
+    result_names: bool = True
 
 
 class End(msgspec.Struct, frozen=True):
@@ -132,6 +137,7 @@ def read(body: Json, dialect: ChatDialect) -> ChatAsked:
         segments += message_segments(entry)
         names += [tool["function"]["name"] for tool in entry.get("tools", ())]
         ends.append(End(entry["role"], len(segments) - 1))
+    check_shapes(messages, dialect.refused)
     _order(messages)
     if dialect.message_tools and len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -244,6 +250,8 @@ def _message(path: str, message: Any, dialect: ChatDialect) -> list[tuple[int, s
     if dialect.message_tools and role == "system" and "tools" in entry:
         return _declaring(path, entry, dialect)
     extra = dialect.reasoning if role == "assistant" else frozenset[str]()
+    if role == "tool" and dialect.result_names:
+        extra = frozenset({"name"})
     _known(path, entry, _FIELDS[role] | extra)
     calls = _calls(path, entry, dialect)
     content = entry.get("content")

@@ -55,7 +55,7 @@ class Vendor:
         name = str(body.get("model", ""))
         if not re.fullmatch(facts.models, name):
             raise Refusal(f"Not found the model {name}", status=404, code="model_not_found")
-        asked = read(body, _dialect(facts))
+        asked = read(body, _dialect(facts, call.switches.refused_shapes))
         declared = any("tools" in message for message in asked.messages)
         taken = call.switches.kimi_message_tools and re.fullmatch(facts.message_tools, name)
         if declared and not taken:
@@ -86,7 +86,7 @@ class Vendor:
         return replace(reply, begin=lambda: self._cache.store(asked, key=scope, expires=expires))
 
 
-def _dialect(facts: ChatVendor) -> ChatDialect:
+def _dialect(facts: ChatVendor, refused: frozenset[str]) -> ChatDialect:
     return ChatDialect(
         roles=("system", "user", "assistant", "tool"),
         top=_KIMI if facts.message_tools else frozenset(),
@@ -95,4 +95,5 @@ def _dialect(facts: ChatVendor) -> ChatDialect:
         message_tools=bool(facts.message_tools),
         names=facts.names,
         call_ids=facts.call_ids,
+        refused=facts.refused | refused,
     )

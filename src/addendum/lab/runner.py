@@ -58,11 +58,11 @@ from addendum.lab.server import Clock, Lab, Switches, open_lab
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Store
 from addendum.log.values import ToolSchema
-from addendum.routes import Route, ToolChanges, resolve
+from addendum.routes import Route, TailChoice, ToolChanges, resolve
 from addendum.stores import open_store
 from addendum.tools.functions import FunctionTool
-from addendum.tools.mcp import ServerSpec, ServerState
-from addendum.tools.mcp_pool import Connection, ServerPool
+from addendum.tools.mcp.pool import Connection, ServerPool
+from addendum.tools.mcp.values import ServerSpec, ServerState
 
 SERVER_WAIT = 60.0
 """Seconds that a server may take to start, or to come back."""
@@ -77,6 +77,7 @@ async def run_scenario(
     route: str | Route,
     *,
     tool_changes: ToolChanges = "auto",
+    tail: TailChoice | None = None,
     base_url: str | None = None,
     store: str | Store | None = None,
     clock: Clock | None = None,
@@ -89,6 +90,7 @@ async def run_scenario(
         route: `provider:model`, with any `+FACT`; or a route that is resolved: then its own
             address answers in place of the lab.
         tool_changes: How tool changes are told.
+        tail: Where a turn's instructions stand; as the scenario says if None.
         base_url: An endpoint that answers in place of the lab.
         store: Where the sessions are kept; if None in memory, or in a temporary SQLite file where
             the scenario restarts.
@@ -114,6 +116,7 @@ async def run_scenario(
         pool = ServerPool()
         stack.push_async_callback(pool.aclose)
         now = (lab.clock if lab is not None else clock or Clock()).now
+        scenario = scenario if tail is None else structs.replace(scenario, tail=tail)
         driver = _Driver(scenario, route, tool_changes, lab, base_url, store, pool, now)
         async with anyio.create_task_group() as tasks:
             try:

@@ -28,6 +28,9 @@ _APPLICATION = (ANNOUNCEMENT, "<turn_instructions", "<server_instructions", "<ad
 DELIMITERS = (*_APPLICATION, COMPACTION_MARKER, "<conversation_summary")
 """How user-role texts begin that no human wrote."""
 
+_OPENED = re.compile("<(" + "|".join(each.strip("<>") for each in DELIMITERS) + ")")
+_JOINT = re.compile(r"\n\n(?=" + _OPENED.pattern + ")")
+
 DISPATCHER = "call_tool"
 
 Form = Literal["auto", "direct", "dispatch"]
@@ -262,6 +265,22 @@ def _free(
     except ContentError as error:
         return Spoken(text=f"/call needs a name and JSON: {error}")
     return Spoken(calls=(_call(command[1], arguments, "auto", offered, announced),))
+
+
+def pieces_of(text: str) -> tuple[str, ...]:
+    """Return the pieces of a user's text in which an application joined what it had to say.
+
+    What a human wrote stands in front of, between or behind what no human wrote.
+    """
+    found: list[str] = []
+    while text:
+        opened = _OPENED.match(text)
+        closed = text.find(f"</{opened[1]}>") if opened else -1
+        joint = None if opened else _JOINT.search(text)
+        end = joint.start() if joint else text.find("\n\n", closed) if closed >= 0 else -1
+        found.append(text if end < 0 else text[:end])
+        text = "" if end < 0 else text[end + 2 :]
+    return tuple(found) or ("",)
 
 
 def _step(script: Script, text: str) -> ScriptStep:

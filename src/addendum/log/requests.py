@@ -66,6 +66,7 @@ class RequestContext(Logged, frozen=True, tag="request/context"):
         shows: Media types that the model takes in results.
         withheld: Definitions that no request holds, by digest (`ToolSchema.definition`): the
             endpoint refused them.
+        avoids: Shapes of a history that no request has, by name (`addendum.routes.shapes`).
     """
 
     facts: ClassVar[Facts] = Facts(title="route", surface=False, ignorable=False)
@@ -88,6 +89,7 @@ class RequestContext(Logged, frozen=True, tag="request/context"):
     rendering: int = 1
     shows: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
+    avoids: tuple[str, ...] = ()
 
     @property
     def form(self) -> CallForm:

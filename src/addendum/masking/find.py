@@ -249,26 +249,26 @@ def _is_json(text: str) -> bool:
 
 
 def _in_json(text: str, depth: int) -> Iterator[Span]:
-    for place in walk.strings(text):
-        raw = text[place.start : place.end]
-        if place.scalar:
-            yield Span(place.start, place.end, raw, '"')
+    for string in walk.strings(text):
+        raw = text[string.start : string.end]
+        if string.scalar:
+            yield Span(string.start, string.end, raw, '"')
             continue
         view = json_string(raw) if "\\" in raw else None
         value = raw if view is None else view.text
-        if place.secret:
+        if string.secret:
             begin = names.behind_scheme(value)
-            found = [Span(begin, len(value), value[begin:])]
+            spans = [Span(begin, len(value), value[begin:])]
         else:
-            found = _spans(value, depth + 1)
-        if place.sealed:
-            found = [span for span in found if not span.start]
-        for span in found:
+            spans = _spans(value, depth + 1)
+        if string.sealed:
+            spans = [span for span in spans if not span.start]
+        for span in spans:
             start, end = span.start, span.end
             if view is not None:
                 start, end = view.back(start, end)
             around = span.around.replace("\\", "\\\\").replace('"', '\\"')
-            yield Span(place.start + start, place.start + end, span.secret, around)
+            yield Span(string.start + start, string.start + end, span.secret, around)
 
 
 def _apart(found: Iterator[Span]) -> list[Span]:

@@ -150,10 +150,10 @@ def named(text: str) -> Iterator[Place]:
             continue
         end = start + len(word)
         number = _COUNT.match(text, end)
-        found = _beside(text, start, end if number is None else number.end())
-        if found is not None:
-            yield found
-            last = found[1]
+        beside = _beside(text, start, end if number is None else number.end())
+        if beside is not None:
+            yield beside
+            last = beside[1]
 
 
 def small(text: str) -> str:
@@ -228,25 +228,25 @@ def _end(text: str, found: re.Match[str], run: _Run) -> int:
 
 def _element(text: str, at: int, name: str) -> Place | None:
     """Return the text of an element of XML that is called so."""
-    found = _ELEMENT_RUN.seen.match(text, at)
-    if found is None or keeps(name, found[0]):
+    match = _ELEMENT_RUN.seen.match(text, at)
+    if match is None or keeps(name, match[0]):
         return None
-    end = _end(text, found, _ELEMENT_RUN)
+    end = _end(text, match, _ELEMENT_RUN)
     return (at, end) if text.startswith("</", end) else None
 
 
 def _header(text: str, at: int, name: str) -> Place | None:
     """Return the value of a header, which goes to the end of its line."""
-    found = _LINE_RUN.seen.match(text, at)
-    if found is None:
+    match = _LINE_RUN.seen.match(text, at)
+    if match is None:
         return None
-    begin = behind_scheme(found[0])
-    said = found[0][begin:].rstrip()
+    begin = behind_scheme(match[0])
+    secret = match[0][begin:].rstrip()
     is_cookie = name.endswith("cookie")
-    solid = "=" in said if is_cookie else len(said) >= 6 and not re.search(r"\s", said)
-    if keeps(name, said) or not solid:
+    solid = "=" in secret if is_cookie else len(secret) >= 6 and not re.search(r"\s", secret)
+    if keeps(name, secret) or not solid:
         return None
-    return at + begin, _end(text, found, _LINE_RUN)
+    return at + begin, _end(text, match, _LINE_RUN)
 
 
 def _assigned(text: str, begin: int, at: int, name: str, *, tight: bool) -> Place | None:
@@ -259,10 +259,10 @@ def _assigned(text: str, begin: int, at: int, name: str, *, tight: bool) -> Plac
         name: The name.
         tight: Whether nothing stands between them but `=`.
     """
-    found = _BARE_RUN.seen.match(text, at)
-    if found is None or len(found[0]) < 6 or keeps(name, found[0]):
+    match = _BARE_RUN.seen.match(text, at)
+    if match is None or len(match[0]) < 6 or keeps(name, match[0]):
         return None
-    end = _end(text, found, _BARE_RUN)
+    end = _end(text, match, _BARE_RUN)
     value, following = text[at:end].rstrip(".:!?"), text[end : end + 1]
     if _CODE.fullmatch(value):
         # A name of code, or a password that is a word.

@@ -10,7 +10,6 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from decimal import Decimal
 from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Raw, Struct, structs
@@ -21,15 +20,15 @@ from addendum.agent.context.sending import send
 from addendum.agent.results import RequestFigures
 from addendum.agent.session import Session
 from addendum.agent.setup import Limits
-from addendum.cache.cost import price
-from addendum.errors import LimitReached, ProviderRefused
+from addendum.cache.spending import Spending
+from addendum.errors import ProviderRefused
+from addendum.lines import one_line
 from addendum.log.events import RouteDowngrade, ToolResult
 from addendum.log.values import ToolSchema, Usage
 from addendum.routes import Route
 from addendum.stores import open_store
 from addendum.tools.functions import FunctionTool
 from addendum.wire.apis import wire
-from addendum.wire.refusal import one_line
 from addendum.wire.transport import Reply, Retries, Retry, Transport, TransportSettings, WireRequest
 
 What: TypeAlias = Literal["defer", "add", "redefine", "remove", "readd"]
@@ -87,40 +86,6 @@ class Check(Struct, frozen=True):
     said: str = ""
 
 
-class Spending:
-    """What was spent so far, by list prices, and the most that may be.
-
-    Args:
-        route: The route whose prices count.
-        most: US dollars, or None for no limit.
-    """
-
-    def __init__(self, route: Route, most: Decimal | None) -> None:
-        self._route = route
-        self._most = most
-        self.requests = 0
-        self.spent: Decimal | None = Decimal(0)
-
-    def add(self, usage: Usage) -> None:
-        """Count an answered request."""
-        self.requests += 1
-        cost = price(self._route, usage, time.time())
-        self.spent = None if cost is None or self.spent is None else self.spent + cost.amount
-
-    def check(self) -> None:
-        """Stop once the limit is passed.
-
-        Raises:
-            LimitReached: It is.
-        """
-        if self._most is not None and self.spent is not None and self.spent > self._most:
-            raise LimitReached(
-                f"stopped after {self.requests} requests: more than ${self._most} were spent; "
-                "allow more with --max-cost",
-                route=self._route.name,
-            )
-
-
 class Tap:
     """A transport that keeps each request it carries, so that a control can be made of it."""
 
@@ -166,7 +131,7 @@ class Talk:
         self._spending.check()
         result = await self._session.run(text)
         for each in result.requests:
-            self._spending.add(each.usage)
+            self._spending.add(each.usage, time.time())
         self._last = result.requests[-1].usage
         return result.requests
 
@@ -232,7 +197,7 @@ class Talk:
         except ProviderRefused as error:
             refused(what, error)
             return False, None
-        self._spending.add(answer.usage)
+        self._spending.add(answer.usage, time.time())
         return True, answer.usage.prompt
 
     async def _change(self, what: What) -> None:
@@ -324,7 +289,7 @@ def refused(what: What, error: ProviderRefused) -> Check:
     """
     if error.status not in (400, 422):
         raise error
-    return Check(what, "refused", said=one_line(str(error)))
+    return Check(what, "refused", said=one_line(str(error), 500))
 
 
 def judged(what: What, usage: Usage, control: tuple[bool | None, int | None]) -> Check:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, structs
 
+from addendum.cache.spending import Spending
 from addendum.errors import ProviderRefused
 from addendum.probe.conversation import (
     Check,
-    Spending,
     What,
     judged,
     opened,
@@ -173,7 +173,7 @@ def _probing(route: Route, has: Capabilities, *, placeholder: bool) -> Capabilit
 
 async def _checks(route: Route, spending: Spending) -> tuple[list[Check], bool | None]:
     """Make the changes in one conversation; behind a refusal, the rest in another one."""
-    found: list[Check] = []
+    checks: list[Check] = []
     caches: bool | None = None
     left: list[What] = ["redefine", "remove", "readd"]
     if not route.capabilities.redefine:
@@ -182,20 +182,20 @@ async def _checks(route: Route, spending: Spending) -> tuple[list[Check], bool |
         async with opened(route, spending) as talk:
             caches = await talk.begin()
             add = await talk.check("add")
-            if not found:
-                found.append(add)
+            if not checks:
+                checks.append(add)
             if add.verdict != "taken":
-                return found, caches
+                return checks, caches
             while left:
                 what = left.pop(0)
                 check = await talk.check(what)
-                found.append(check)
+                checks.append(check)
                 if check.verdict == "refused":
                     if what == "remove":
                         left = []
                     break
         if not left:
-            return found, caches
+            return checks, caches
 
 
 async def _deferred(route: Route, spending: Spending) -> Check:

@@ -6,6 +6,7 @@ dispatcher. A task succeeds if its calls, and no others, ran with the arguments 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Literal, TypeAlias
@@ -16,10 +17,10 @@ from addendum import encoding
 from addendum.agent.agent import Agent
 from addendum.agent.session import Session
 from addendum.agent.setup import Limits
+from addendum.cache.spending import Spending
 from addendum.errors import LimitReached
 from addendum.log.events import ToolResult
 from addendum.log.values import ToolSchema
-from addendum.probe.conversation import Spending
 from addendum.routes import Route
 from addendum.stores import open_store
 from addendum.tools.functions import FunctionTool
@@ -159,11 +160,11 @@ async def run_tasks(
     ways: tuple[Way, ...] = ("bind", "native", "dispatch")
     if route.capabilities.tool_update is None:
         ways = ("bind", "dispatch")
-    found: list[Score] = []
+    scores: list[Score] = []
     for way in ways:
         say(f"tasks by {way}")
-        found.append(await _run(route, way, spending))
-    return tuple(found)
+        scores.append(await _run(route, way, spending))
+    return tuple(scores)
 
 
 async def _run(route: Route, way: Way, spending: Spending) -> Score:
@@ -213,7 +214,7 @@ async def _say(session: Session, text: str, spending: Spending) -> int:
         assert session.log.turns > before
         return session.agent.limits.steps
     for each in result.requests:
-        spending.add(each.usage)
+        spending.add(each.usage, time.time())
     return len(result.requests)
 
 

@@ -104,6 +104,10 @@ def _first_difference(before: Prompt, after: Prompt) -> Difference | None:
         return Difference("tools", reasoning=bound and _reasons(after.blocks))
     if [text.text for text in before.system] != [text.text for text in after.system]:
         return Difference("system", reasoning=bound and _reasons(after.blocks))
+    if shapes := set(before.context.avoids) ^ set(after.context.avoids):
+        # The prompt's own texts have the shape of parts.
+        at: Place = "system" if "text-parts" in shapes else "messages"
+        return Difference(at, reasoning=bound and _reasons(after.blocks))
     if before.chain == after.chain:
         start = before.count
         ours: Sequence[Block] = before.open
@@ -245,6 +249,8 @@ def _head_alone(case: _Case) -> str | None:
 def _downgrade(case: _Case) -> str | None:
     if case.has(RouteDowngrade):
         return ""
+    if case.before.context.avoids != case.after.context.avoids:
+        return "shapes of the history that the endpoint refused"
     withheld = case.before.context.withheld != case.after.context.withheld
     return _if(withheld, "definitions that the endpoint refused")
 

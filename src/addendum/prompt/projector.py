@@ -21,6 +21,7 @@ from addendum.log.events import (
     Event,
     RequestContext,
     RequestHeader,
+    RequestSent,
     ServerInstructions,
     SystemMessage,
     ToolResult,
@@ -71,6 +72,9 @@ class Projector:
         self._key_for: int | None = None
         self._system: tuple[SystemMessage | None, tuple[Text, ...]] = (None, ())
         self._head = -1
+        self._events: Sequence[Event] = ()
+        # What was sent and not answered stays a message of its own there.
+        self._apart = "user-after-user" in context.avoids
         self._reset()
 
     def _reset(self) -> None:
@@ -99,6 +103,7 @@ class Projector:
             UnsupportedContent: The history cannot be said on this route.
         """
         told = self._tell(log)
+        self._events = log.events
         nodes = log.surface.nodes
         self._head = nodes[0].seq if nodes and isinstance(nodes[0].data, SystemMessage) else -1
         end = len(nodes)
@@ -246,6 +251,30 @@ class Projector:
         self._blocks.extend(said)
         self._nodes = last
 
+    def _sent_between(self, first: int, last: int) -> bool:
+        """Say whether a turn's request left between two events, and so said the first alone."""
+        return any(
+            isinstance(event.data, RequestSent) and event.data.purpose == "turn"
+            for event in self._events[first + 1 : last]
+        )
+
+    def _speak(
+        self, rounds: Rounds, groups: Sequence[Group], start: int, at: Positions
+    ) -> list[Block]:
+        """Return the blocks of a user's turn; it has several groups if some stayed unanswered."""
+        whole = [groups[0]]
+        for group in groups[1:]:
+            # What nobody said since is told with what was said before.
+            if group.users:
+                whole.append(group)
+            else:
+                whole[-1].take(group)
+        said: list[Block] = []
+        for group in whole:
+            behind = said[-1] if said else None
+            said.extend(rounds.say(group, start + len(said), at, behind))
+        return said
+
     def _say(
         self,
         rounds: Rounds,
@@ -255,23 +284,26 @@ class Projector:
         at: Positions,
         *,
         settling: bool,
-    ) -> tuple[list[Block], Group]:
+    ) -> tuple[list[Block], list[Group]]:
         """Return the blocks up to the last assistant message, and the nodes behind it."""
         said: list[Block] = []
         start = len(self._blocks)
-        group = self._group(told, settling=settling)
+        groups = [self._group(told, settling=settling)]
         for node in nodes:
             data = node.data
             if not isinstance(data, AssistantMessage):
-                self._join(group, node, told, settling=settling)
+                if self._apart and groups[-1].users:
+                    if self._sent_between(groups[-1].end, node.seq):
+                        groups.append(Group())
+                self._join(groups[-1], node, told, settling=settling)
                 continue
-            said.extend(rounds.say(group, start + len(said), at))
+            said.extend(self._speak(rounds, groups, start + len(said), at))
             if data.route == self.context.route:
                 at.answered(start + len(said), node.seq)
             said.extend(rounds.assistant(node, data, told, floor))
             self._last_assistant = node.seq
-            group = self._group(told, settling=settling)
-        return said, group
+            groups = [self._group(told, settling=settling)]
+        return said, groups
 
     def _open(
         self,
@@ -285,10 +317,12 @@ class Projector:
         """Return the blocks behind what is settled."""
         rounds = self._rounds.ahead()
         fresh = nodes[self._nodes :]
-        said, group = self._say(rounds, fresh, told, floor, positions, settling=False)
+        said, groups = self._say(rounds, fresh, told, floor, positions, settling=False)
         if instruction is not None:
-            group.users.append(Event(seq, 0, CompactionSummary(instruction, -1)))
-        said.extend(rounds.say(group, len(self._blocks) + len(said), positions))
+            if self._apart and groups[-1].users and self._sent_between(groups[-1].end, seq):
+                groups.append(Group())
+            groups[-1].users.append(Event(seq, 0, CompactionSummary(instruction, -1)))
+        said.extend(self._speak(rounds, groups, len(self._blocks) + len(said), positions))
         return said
 
     def _group(self, told: Told, *, settling: bool) -> Group:
@@ -306,6 +340,7 @@ class Projector:
 
     def _join(self, group: Group, node: Event, told: Told, *, settling: bool) -> None:
         data = node.data
+        group.end = node.seq
         if type(data) in _SAID:
             group.users.append(node)
             group.last = node.seq

@@ -7,6 +7,7 @@ waits for the next user message, and the ids under which calls went out.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import Raw
@@ -37,6 +38,12 @@ from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME, rewrite_direct_call
 EMPTY_ANSWER = "(no text)"
 """Stands for an assistant message that leaves nothing to say on this route."""
 
+UNANSWERED = "(not answered)"
+"""Stands for an answer that never came, on routes that ask for one at that place."""
+
+SHORT_ID = "[a-zA-Z0-9]{9}"
+"""What a call id is like where no others are taken."""
+
 
 def fleeting(context: RequestContext) -> bool:
     """Say whether reasoning lasts for its turn only.
@@ -55,16 +62,25 @@ class Group:
         updates: Blocks that tell changes of tools.
         human: Whether a person's message is among `users`.
         last: Seq of the last of `users`.
+        end: Seq of the last event that adds to it.
     """
 
-    __slots__ = ("human", "last", "prompts", "updates", "users")
+    __slots__ = ("end", "human", "last", "prompts", "updates", "users")
 
     def __init__(self) -> None:
         self.users: list[Event] = []
         self.prompts: list[Block] = []
         self.updates: list[Block] = []
         self.human = False
-        self.last = -1
+        self.last = self.end = -1
+
+    def take(self, other: Group) -> None:
+        """Take all of a later group in."""
+        self.users += other.users
+        self.prompts += other.prompts
+        self.updates += other.updates
+        self.human = self.human or other.human
+        self.last, self.end = max(self.last, other.last), max(self.end, other.end)
 
 
 class Rounds:
@@ -85,6 +101,7 @@ class Rounds:
         self._shown = Shown(context.shows)
         # Which answer each id belongs to. Saying a round again gives it the same ids.
         self._given: dict[str, int] = {}
+        self._pattern = SHORT_ID if "long-call-id" in context.avoids else facts.call_id
 
     def ahead(self) -> Rounds:
         """Return what goes on from here and leaves this one as it is."""
@@ -94,9 +111,19 @@ class Rounds:
         copy._shown = self._shown.copy()
         return copy
 
-    def say(self, group: Group, index: int, positions: Positions) -> list[Block]:
-        """Return a group's blocks: user turn, then appended prompts, updates, scoped tail."""
-        said: list[Block] = []
+    def say(
+        self, group: Group, index: int, positions: Positions, behind: Block | None = None
+    ) -> list[Block]:
+        """Return a group's blocks: user turn, then appended prompts, updates, scoped tail.
+
+        Args:
+            group: The group.
+            index: Index of its first block.
+            positions: Takes where its human message is.
+            behind: The block in front of it that was sent and not answered, on a route that asks
+                for an answer.
+        """
+        said = _UserTurn(self._context, behind)
         later: list[Block] = []
         wait = self._facts.waits and not group.human
         leaves = self._leaves
@@ -108,6 +135,7 @@ class Rounds:
                     said.extend(apart)
                     apart = []
                     self._tail = data.tail
+                    said.open_user(node.seq)
                     if data.tail is not None and self._context.tail == "kept":
                         text = announcements.turn_instructions(data.tail)
                         said.append(Text(node.seq, 1, "user", text, "tail"))
@@ -131,15 +159,17 @@ class Rounds:
                     said.append(Result(node.seq, 0, call_id, data.name, text, data.is_error, media))
                 case AddedContext():
                     text = announcements.added_context(data.source, data.text)
-                    last = said[-1] if said else None
+                    last = said.blocks[-1] if said.blocks else None
                     if wait and isinstance(last, Result):
                         # No user-role text may stand in the midst of a run there.
-                        said[-1] = msgspec.structs.replace(last, text=f"{last.text}\n\n{text}")
+                        longer = f"{last.text}\n\n{text}"
+                        said.blocks[-1] = msgspec.structs.replace(last, text=longer)
                     else:
                         said.append(Text(node.seq, 0, "user", text, "context"))
                 case ServerInstructions():
                     text = announcements.server_instructions(data.server, data.text)
-                    (later if wait else said).append(Text(node.seq, 0, "user", text, "server"))
+                    server = Text(node.seq, 0, "user", text, "server")
+                    later.append(server) if wait else said.append(server)
                 case CompactionSummary() if data.turn < 0:
                     said.append(Text(node.seq, 0, "user", data.text, "instruction"))
                 case CompactionSummary():
@@ -169,7 +199,7 @@ class Rounds:
         said.extend(native)
         if self._context.tail == "scoped" and self._tail is not None and group.users:
             said.append(Text(group.last, 2, "system", self._tail, "tail", scoped=True))
-        return said
+        return said.blocks
 
     def assistant(self, node: Event, data: AssistantMessage, told: Told, floor: int) -> list[Block]:
         """Return an answer's blocks: as it came where this epoch made it, else written anew."""
@@ -184,7 +214,9 @@ class Rounds:
         ):
             # The call goes out under its own id, and so does its result.
             self._ids = {call.id: call.id for call in data.calls}
-            self._given.update(dict.fromkeys(self._ids, node.seq))
+            if "long-call-id" in context.avoids:
+                self._ids = {call.id: self._call_id(call.id, node.seq) for call in data.calls}
+            self._given.update(dict.fromkeys(self._ids.values(), node.seq))
             guard = context.projection == "dispatch" and not context.reasoning_bound
             unpaired = False
             for part, raw in enumerate(data.native):
@@ -208,6 +240,8 @@ class Rounds:
                     raw, unpaired = bare, True
                     if not bytes(raw):
                         continue
+                if self._facts.shaped is not None and context.avoids:
+                    raw = self._facts.shaped(raw, context.avoids, self._ids)
                 # Without its reasoning it is another content, so it has another key.
                 own = -1 - part if unpaired else part
                 said.append(Native(node.seq, own, raw, kind, unpaired, reasons))
@@ -241,12 +275,55 @@ class Rounds:
 
         It is its own where the route takes it and no earlier answer has used it; else a digest.
         """
-        pattern = self._facts.call_id
+        pattern = self._pattern
         sent = given if re.fullmatch(pattern, given) else _digest_id(given, pattern)
         if self._given.get(sent, seq) != seq:
             sent = _digest_id(f"{seq} {given}", pattern)
         self._given[sent] = seq
         return sent
+
+
+class _UserTurn:
+    """The blocks of a user's turn as they are put together, in a shape that the route takes.
+
+    Args:
+        context: What the epoch recorded.
+        behind: As for `Rounds.say`.
+
+    Attributes:
+        blocks: The blocks.
+    """
+
+    def __init__(self, context: RequestContext, behind: Block | None) -> None:
+        self.blocks: list[Block] = []
+        self._between = "user-after-result" in context.avoids
+        self._behind = behind
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def open_user(self, seq: int) -> None:
+        """Put what has to stand in front of a message of the user's.
+
+        Args:
+            seq: Seq of the event that it comes from.
+        """
+        last = self.blocks[-1] if self.blocks else self._behind
+        waits = self._between and isinstance(last, Result)
+        unanswered = not self.blocks and last is not None and _user_text(last)
+        if waits or unanswered:
+            self.blocks.append(Text(seq, 9_998, "assistant", UNANSWERED, "answer"))
+
+    def append(self, block: Block) -> None:
+        """Add a block."""
+        if _user_text(block):
+            self.open_user(block.seq)
+        self.blocks.append(block)
+
+    def extend(self, blocks: Iterable[Block]) -> None:
+        """Add blocks."""
+        for block in blocks:
+            self.append(block)
 
 
 def _digest_id(text: str, pattern: str) -> str:
@@ -272,4 +349,4 @@ def _escaped(raw: Raw) -> Raw:
     return raw if escaped == text else Raw(escaped.encode())
 
 
-__all__ = ["EMPTY_ANSWER", "Group", "Rounds", "fleeting"]
+__all__ = ["EMPTY_ANSWER", "SHORT_ID", "UNANSWERED", "Group", "Rounds", "fleeting"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
@@ -64,6 +64,8 @@ class WireFacts(Struct, frozen=True):
         media_apart: Whether files of results stand in a user message behind them.
         tools: Tools that a request may declare; 0 for any number.
         fits: Says whether a definition can be declared whole.
+        shaped: Returns an answer's item without what the epoch avoids (`addendum.routes.shapes`),
+            its calls under the ids that are sent. None where there is nothing to avoid.
         images_count: Whether the cache of the messages is lost with the first image among them,
             and with the last one's going.
     """
@@ -87,4 +89,5 @@ class WireFacts(Struct, frozen=True):
     media_apart: bool = False
     tools: int = 0
     fits: Callable[[ToolSchema], bool] = fits
+    shaped: Callable[[Raw, Sequence[str], Mapping[str, str]], Raw] | None = None
     images_count: bool = False

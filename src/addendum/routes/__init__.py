@@ -13,6 +13,7 @@ from addendum.routes.choose import (
     context,
     dispatching,
     fields,
+    shapes,
     too_many,
     weaker,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "is_loopback",
     "load",
     "resolve",
+    "shapes",
     "too_many",
     "weaker",
 ]

@@ -29,6 +29,7 @@ from addendum.log.events import RequestContext
 from addendum.log.values import Definitions, Projection, TailMode
 from addendum.routes.model import Capabilities, Route
 from addendum.routes.resolve import DISPATCH, by_reference, unscoped_tail
+from addendum.routes.shapes import SHAPES
 from addendum.routes.wires import wire_data
 
 ToolChanges: TypeAlias = Literal["auto", "native", "dispatch", "rebind"]
@@ -149,6 +150,7 @@ def context(
         cache_rules=route.cache.version,
         rendering=rendering,
         shows=route.capabilities.shows,
+        avoids=route.shapes.refuses,
     )
     definitions = route.capabilities.definitions if native else "by-reference"
     chosen = _told(route, base, projection, definitions)
@@ -177,23 +179,30 @@ def fields(route: Route, current: RequestContext) -> frozenset[str]:
     return frozenset(names)
 
 
+def shapes(current: RequestContext) -> frozenset[str]:
+    """Return the shapes that a history of an epoch may have and an endpoint may refuse."""
+    taken = SHAPES if wire_data(current.wire).shaped else frozenset[str]()
+    return taken.difference(current.avoids)
+
+
 def weaker(route: Route, current: RequestContext, rejected: Iterable[str]) -> RequestContext | None:
     """Return the strongest way to go on that uses none of the rejected fields.
 
     The ladder is by-value, by-reference (where the route takes it), dispatch; on every rung,
-    scoped tails and appended prompts are given up if they were refused.
+    scoped tails, appended prompts and shapes of a history are given up if they were refused.
 
     Args:
         route: The route.
         current: What the refused request was rendered with.
-        rejected: Names from `fields` that the endpoint's refusal named; others do not count.
+        rejected: Names from `fields` and `shapes` that the endpoint's refusal named; others do not
+            count.
 
     Returns:
         The context of the epoch that replaces this one, or None if nothing that was rejected is
         in use, so that no downgrade helps.
     """
     refused = frozenset(rejected)
-    if not fields(route, current) & refused:
+    if not (fields(route, current) | shapes(current)) & refused:
         return None
     for rung in _ladder(route, current):
         candidate = _softened(route, rung, refused)
@@ -222,6 +231,8 @@ def _softened(route: Route, rung: RequestContext, refused: frozenset[str]) -> Re
         )
     if SYSTEM_ROLE in refused:
         rung = structs.replace(rung, prompt_update=False)
+    if given_up := sorted(refused & shapes(rung)):
+        rung = structs.replace(rung, avoids=(*rung.avoids, *given_up))
     return rung
 
 

@@ -1,7 +1,8 @@
 """Read the TOML files beside this one: providers, and rows of model ids with what they can do.
 
 A row's capabilities are its provider's, then those of the profile it names, then its own. Its cache
-rules, and what it takes of a tool's definition, are its wire's, then its provider's, then its own.
+rules, what it takes of a tool's definition and which shapes of a history it refuses are its wire's,
+then its provider's, then its own.
 The first row that matches a model counts.
 """
 
@@ -33,6 +34,7 @@ from addendum.routes.model import (
     untold,
 )
 from addendum.routes.schemas import SchemaRules
+from addendum.routes.shapes import ShapeRules
 from addendum.routes.wires import wire_data, wires
 
 FILES = ("providers.toml", "clouds.toml", "gateways.toml", "compatible.toml")
@@ -58,6 +60,7 @@ class ModelRow(Struct, frozen=True):
         capabilities: What they can be told.
         cache: How they are cached.
         schemas: What the endpoint takes of a tool's definition.
+        shapes: Which shapes of a history it refuses.
         max_tokens: Output limit where the caller sets none.
         window: Tokens of prompt and output together that it surely takes; 0 if that is not known.
         source: Where the facts come from.
@@ -70,6 +73,7 @@ class ModelRow(Struct, frozen=True):
     capabilities: Capabilities
     cache: CacheRules
     schemas: SchemaRules
+    shapes: ShapeRules
     max_tokens: int | None
     window: int
     source: str
@@ -102,6 +106,7 @@ class _RowEntry(Struct, frozen=True, forbid_unknown_fields=True):
     capabilities: dict[str, Any] = {}
     cache: dict[str, Any] = {}
     schemas: dict[str, Any] = {}
+    shapes: dict[str, Any] = {}
     max_tokens: _Tokens | None = None
     window: Count | None = None
     source: str | None = None
@@ -121,6 +126,7 @@ class _ProviderEntry(Struct, frozen=True, forbid_unknown_fields=True):
     model: tuple[_RowEntry, ...]
     capabilities: dict[str, Any] = {}
     schemas: dict[str, Any] = {}
+    shapes: dict[str, Any] = {}
     profile: dict[str, dict[str, Any]] = {}
     prefix: str = ""
     suffix: str = ""
@@ -166,7 +172,8 @@ def load(text: str) -> Mapping[str, Provider]:
 def _instead(error: str) -> str:
     """Return what may stand in the place of a wrong key or word, by msgspec's error."""
     known: dict[str, Any] = {}
-    for kind in (_RowEntry, _ProviderEntry, Endpoint, CacheRules, Capabilities, Beta):
+    kinds = (_RowEntry, _ProviderEntry, Endpoint, CacheRules, Capabilities, Beta, ShapeRules)
+    for kind in kinds:
         known |= get_type_hints(kind, include_extras=True)
     if found := re.match("Object contains unknown field `(.*?)`", error):
         return nearest(found[1], known)
@@ -210,12 +217,14 @@ def _row(provider: _ProviderEntry, row: _RowEntry) -> ModelRow:
         raise _wrong(f"{provider.name}: {why}")
     wire = wire_data(provider.wire)
     schemas = structs.asdict(wire.schemas) | provider.schemas | row.schemas
+    shapes = structs.asdict(wire.shapes) | provider.shapes | row.shapes
     return ModelRow(
         models=row.models,
         pattern=re.compile("|".join(patterns)),
         capabilities=has,
         cache=msgspec.convert(wire.cache | provider.cache | row.cache, CacheRules),
         schemas=_pattern_checked(msgspec.convert(schemas, SchemaRules)),
+        shapes=msgspec.convert(shapes, ShapeRules),
         max_tokens=row.max_tokens or provider.max_tokens,
         window=provider.window if row.window is None else row.window,
         source=row.source or provider.source,

@@ -12,6 +12,7 @@ from addendum.routes.model import CacheRules, Capabilities
 from addendum.routes.probed import overlaid, read
 from addendum.routes.resolve import DISPATCH, near, resolve
 from addendum.routes.schemas import SchemaRules
+from addendum.routes.shapes import ShapeRules
 
 
 def describe(name: str | None = None) -> list[dict[str, Any]]:
@@ -24,8 +25,9 @@ def describe(name: str | None = None) -> list[dict[str, Any]]:
         Entries with the keys `route` (a route of the row by name), `wire`, `models` (known ids,
         or the pattern where there are none), `tool_update`, `definitions`, `removals`, `readd`,
         `redefine` (these four mean nothing where `tool_update` is None), `cache` (the rules),
-        `schemas` (what it takes of a tool's definition), `source`, `checked`, `certainty` and
-        `forms` (what the route also takes, as `+FACT`).
+        `schemas` (what it takes of a tool's definition), `shapes` (what it
+        refuses in a history), `source`, `checked`, `certainty` and `forms` (what the route also
+        takes, as `+FACT`).
 
     Raises:
         UnknownRoute: No such provider or route.
@@ -48,6 +50,7 @@ def describe(name: str | None = None) -> list[dict[str, Any]]:
             route.capabilities,
             route.cache,
             route.schemas,
+            route.shapes,
             (route.source, route.checked, route.certainty),
         )
     ]
@@ -63,6 +66,7 @@ def _row(provider: Provider, row: ModelRow) -> dict[str, Any]:
         row.capabilities,
         row.cache,
         row.schemas,
+        row.shapes,
         (row.source, row.checked, row.certainty),
     )
 
@@ -74,6 +78,7 @@ def _entry(
     has: Capabilities,
     cache: CacheRules,
     schemas: SchemaRules,
+    shapes: ShapeRules,
     evidence: tuple[str, str, str],
 ) -> dict[str, Any]:
     source, checked, certainty = evidence
@@ -88,6 +93,7 @@ def _entry(
         "redefine": has.redefine,
         "cache": structs.asdict(cache),
         "schemas": structs.asdict(schemas),
+        "shapes": structs.asdict(shapes),
         "source": source,
         "checked": checked,
         "certainty": certainty,

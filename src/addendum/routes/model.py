@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 from addendum.errors import ConfigurationError
 from addendum.log.values import Definitions, TailMode
 from addendum.routes.schemas import SchemaRules
+from addendum.routes.shapes import ShapeRules
 from addendum.routes.wires import wire_data
 
 Wire: TypeAlias = str
@@ -251,6 +252,7 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True):
         capabilities: What it can be told.
         cache: How it caches.
         schemas: What it takes of a tool's definition.
+        shapes: Which shapes of a history it refuses.
         max_tokens: Output limit where the caller sets none; None leaves the field out.
         max_tokens_field: Name of that field on the wire.
         window: Tokens of prompt and output together that the model surely takes; 0 if that is not
@@ -277,6 +279,7 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True):
     certainty: Certainty
     facts: tuple[str, ...] = ()
     schemas: SchemaRules = SchemaRules()
+    shapes: ShapeRules = ShapeRules()
     max_tokens: int | None = None
     max_tokens_field: str = "max_tokens"
     window: int = 0

@@ -91,6 +91,7 @@ def resolve(
         capabilities=capabilities,
         cache=row.cache,
         schemas=row.schemas,
+        shapes=row.shapes,
         max_tokens=row.max_tokens,
         max_tokens_field=provider.max_tokens_field,
         window=row.window,

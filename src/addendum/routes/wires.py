@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from addendum.errors import ConfigurationError
 from addendum.routes.schemas import SchemaRules
+from addendum.routes.shapes import ShapeRules
 
 Changes: TypeAlias = Literal["blocks", "definitions", "none"]
 
@@ -48,12 +49,16 @@ class WireData(Struct, frozen=True, forbid_unknown_fields=True):
         fields: What such a request holds that an endpoint may refuse.
         cache: Cache rules of its routes that no row states otherwise; fields of `CacheRules`.
         schemas: What its endpoints take of a tool's definition, where no row states otherwise.
+        shapes: Which shapes of a history they refuse, where no row states otherwise.
+        shaped: Whether histories of this wire can be kept to shapes: elsewhere there is one form.
     """
 
     changes: Changes
     fields: ChangeFields = ChangeFields()
     cache: dict[str, Any] = {}
     schemas: SchemaRules = SchemaRules()
+    shapes: ShapeRules = ShapeRules()
+    shaped: bool = False
 
 
 @cache

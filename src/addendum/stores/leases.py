@@ -171,9 +171,9 @@ def running(pid: int, started: int) -> bool | None:
         pid: Its process id.
         started: When it started, as in `Holder`. Another start is another process.
     """
-    found = _start(pid)
-    if found is not None:
-        return found == started
+    start = _start(pid)
+    if start is not None:
+        return start == started
     if sys.platform == "win32":  # os.kill would end the process there
         return None
     try:

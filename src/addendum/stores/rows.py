@@ -127,14 +127,14 @@ def seal(
 ) -> tuple[int | None, int | None]:
     """Return the checksums of the first `count` events, and of all if these are all."""
     # In one statement, so that nobody appends between two of them.
-    found = db.execute(
+    counts = db.execute(
         f"SELECT events, seal, ({_TOTAL}) FROM sessions "
         "LEFT JOIN seals ON session = id AND seq = ?2 - 1 WHERE id = ?1",
         (session, count),
     ).fetchone()
-    if found is None:
+    if counts is None:
         return None, None
-    there, own, total = typed(found, tuple[int, int | None, int | None], path)
+    there, own, total = typed(counts, tuple[int, int | None, int | None], path)
     return (total, total) if there <= count else (own, None)
 
 

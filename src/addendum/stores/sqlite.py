@@ -137,8 +137,8 @@ class SqliteStore:
 
         def work(db: sqlite3.Connection) -> Lease:
             time = leases.now()
-            found = rows.count(db, session, self._path)
-            if found is None:
+            count = rows.count(db, session, self._path)
+            if count is None:
                 if not create:
                     raise leases.missing(session)
                 db.execute(
@@ -147,7 +147,7 @@ class SqliteStore:
                 )
                 rows.insert(db, session, 0, events, self._path)
             elif events:
-                raise leases.conflict(session, 0, found)
+                raise leases.conflict(session, 0, count)
             standing = rows.standing(db, session, self._path)
             if standing and leases.living(standing, time):
                 raise leases.busy(session, standing, time)
@@ -206,11 +206,11 @@ class SqliteStore:
 
         def work(db: sqlite3.Connection) -> None:
             standing = self._held(db, lease)
-            found = rows.count(db, session, self._path)
-            if found is None:
+            count = rows.count(db, session, self._path)
+            if count is None:
                 raise leases.missing(session)
-            if found != expected:
-                raise leases.conflict(session, expected, found)
+            if count != expected:
+                raise leases.conflict(session, expected, count)
             rows.insert(db, session, expected, events, self._path)
             time = leases.now()
             db.execute(

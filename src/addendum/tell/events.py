@@ -44,6 +44,7 @@ from addendum.log.events import (
 from addendum.log.known import KnownTool, ServerAway, ToolsKnown
 from addendum.log.subagents import SubagentEnded, SubagentStarted
 from addendum.log.values import Config, ToolSchema, Usage
+from addendum.routes.shapes import SHAPES
 from addendum.tell.changes import ToolChange, body, change
 from addendum.tell.words import Words
 
@@ -246,7 +247,8 @@ def describe(event: Event, words: Words, before: RequestHeader | None = None) ->
             return telling("summary", text, "bad", note=text)
         case RouteDowngrade(route=route, rejected=rejected, projection=projection):
             names = ", ".join(rejected)
-            text = words("turn.downgrade", route=route, fields=names, projection=projection)
+            key = "turn.given_up" if SHAPES.issuperset(rejected) else "turn.downgrade"
+            text = words(key, route=route, fields=names, projection=projection)
             return telling("downgrade", text, "warn", note=text)
         case ToolLeftOut(name=name, why=why, partly=partly):
             text = words("turn.left_out_partly" if partly else "turn.left_out", name=name, why=why)
@@ -268,10 +270,10 @@ def break_reason(reason: str, words: Words) -> str:
     return words.texts.get(f"break.{reason.replace(' ', '_')}", reason)
 
 
-def _prompt(data: SystemMessage, words: Words) -> Telling:
-    texts = tuple(each for each in (data.static, data.conversation) if each)
+def _prompt(system_message: SystemMessage, words: Words) -> Telling:
+    texts = tuple(each for each in (system_message.static, system_message.conversation) if each)
     sizes = words("call.size", size=f"{sum(map(len, texts)):,}")
-    title = data.facts.title
+    title = system_message.facts.title
     # A line has no room for a prompt; what opens has.
     return Telling(
         "prompt",
@@ -282,24 +284,24 @@ def _prompt(data: SystemMessage, words: Words) -> Telling:
     )
 
 
-def _answer(data: AssistantMessage, words: Words) -> Telling:
-    names = ", ".join(call.name for call in data.calls)
+def _answer(assistant_message: AssistantMessage, words: Words) -> Telling:
+    names = ", ".join(call.name for call in assistant_message.calls)
     parts: list[Part] = []
-    if data.reasoning:
-        parts.append(Part("thinks", data.reasoning))
+    if assistant_message.reasoning:
+        parts.append(Part("thinks", assistant_message.reasoning))
     parts += (
         Part("call", f"{call.name} {call.arguments}{_through(call.origin, words)}")
-        for call in data.calls
+        for call in assistant_message.calls
     )
-    if data.text:
-        parts.append(Part(data.facts.title, data.text))
-    calls = " ".join(f"{call.name} {call.arguments} {call.id}" for call in data.calls)
+    if assistant_message.text:
+        parts.append(Part(assistant_message.facts.title, assistant_message.text))
+    calls = " ".join(f"{call.name} {call.arguments} {call.id}" for call in assistant_message.calls)
     return Telling(
         "model",
-        data.facts.title,
-        data.text or f"→ {names}",
+        assistant_message.facts.title,
+        assistant_message.text or f"→ {names}",
         parts=tuple(parts),
-        searched=f"{data.reasoning} {calls}",
+        searched=f"{assistant_message.reasoning} {calls}",
     )
 
 
@@ -323,22 +325,22 @@ def _tokens(usage: Usage, words: Words) -> str:
     return "" if usage.prompt is None else words("ledger.tokens", count=usage.prompt)
 
 
-def _rendering(data: RequestContext, words: Words) -> str:
-    text = f"{data.route} · {data.projection}"
-    if data.projection in ("in-history", "addition-only"):
-        text += f", definitions {data.definitions}, removals {data.removals}"
-    return f"{text} · tail {data.tail}"
+def _rendering(request_context: RequestContext, words: Words) -> str:
+    text = f"{request_context.route} · {request_context.projection}"
+    if request_context.projection in ("in-history", "addition-only"):
+        text += f", definitions {request_context.definitions}, removals {request_context.removals}"
+    return f"{text} · tail {request_context.tail}"
 
 
-def _header(data: RequestHeader, words: Words, before: RequestHeader | None) -> Telling:
+def _header(request_header: RequestHeader, words: Words, before: RequestHeader | None) -> Telling:
     earlier = {} if before is None else {tool.name: tool for tool in before.header.tools}
-    now = {tool.name: tool for tool in data.header.tools}
+    now = {tool.name: tool for tool in request_header.header.tools}
     detail = tuple(_moved(earlier, now, words))
-    parts = [words(f"reason.{data.reason}"), words("header.active", count=len(now))]
-    if before is None or data.header.config != before.header.config:
-        parts += _settings(data.header.config)
-    head = data.reason == "initial" or data.head
-    title = "head" if head else data.facts.title
+    parts = [words(f"reason.{request_header.reason}"), words("header.active", count=len(now))]
+    if before is None or request_header.header.config != before.header.config:
+        parts += _settings(request_header.header.config)
+    head = request_header.reason == "initial" or request_header.head
+    title = "head" if head else request_header.facts.title
     return Telling(
         "head" if head else "header",
         title,

@@ -16,14 +16,14 @@ def left_out(events: Iterable[Event]) -> tuple[ToolLeftOut, ...]:
     Args:
         events: A session's log up to the moment.
     """
-    found: dict[tuple[str, str, str], ToolLeftOut] = {}
+    tool_left_outs: dict[tuple[str, str, str], ToolLeftOut] = {}
     context: RequestContext | None = None
     names: set[str] = set()
     definitions: set[str] = set()
     for event in events:
         data = event.data
         if isinstance(data, ToolLeftOut):
-            found[data.server, data.name, data.route] = data
+            tool_left_outs[data.server, data.name, data.route] = data
         elif isinstance(data, RequestContext):
             context = data
         elif isinstance(data, RequestHeader):
@@ -37,4 +37,4 @@ def left_out(events: Iterable[Event]) -> tuple[ToolLeftOut, ...]:
             return False
         return each.partly or each.definition in context.withheld
 
-    return tuple(each for each in found.values() if holds(each))
+    return tuple(each for each in tool_left_outs.values() if holds(each))

@@ -15,7 +15,7 @@ from addendum import encoding
 from addendum.checked import Location
 from addendum.errors import ConfigurationError, ContentError
 from addendum.paths import read_bytes, shown, told
-from addendum.tools.mcp import RemoteTool, ServerState, screen_tool
+from addendum.tools.mcp.values import RemoteTool, ServerState, screen_tool
 
 KIND = "catalogue"
 """Kind of the store's records."""

@@ -36,6 +36,7 @@ from msgspec import Raw, Struct
 from addendum import encoding
 from addendum.checked import SHALLOW, checks_arguments
 from addendum.errors import ContentError
+from addendum.lines import shortened
 from addendum.log.values import Call, ToolSchema
 from addendum.tools.envelope import (
     MAX_ARGUMENTS,
@@ -396,7 +397,7 @@ def check_arguments(
     try:
         arguments: Any = encoding.decode(real.arguments, limit=MAX_ARGUMENTS)
     except ContentError as error:
-        arguments, reason = None, f" ({_clip(str(error), 120)})"
+        arguments, reason = None, f" ({shortened(str(error), 120)})"
     else:
         reason = ""
     if not isinstance(arguments, dict):
@@ -413,7 +414,7 @@ def check_arguments(
     except SchemaUnusable as error:
         message = (
             f"{_quoted(real.name)} cannot be called: its parameter schema is not usable "
-            f"({_clip(str(error), 200)}); do without it or tell the user."
+            f"({shortened(str(error), 200)}); do without it or tell the user."
         )
         return Refused("E10", message, real, real.name)
     if problems:
@@ -486,14 +487,9 @@ def _shown(schema: ToolSchema, search_bound: bool) -> str:
 
 
 def _failed(call: Call, error: Exception) -> Refused:
-    message = f"the call could not be read ({_clip(str(error), 120)}); try another way."
+    message = f"the call could not be read ({shortened(str(error), 120)}); try another way."
     return Refused("E10", message, call)
 
 
 def _quoted(name: str) -> str:
-    return encoding.encode(_clip(encoding.clean(name), 100)).decode()
-
-
-def _clip(text: str, most: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return encoding.encode(shortened(encoding.clean(name), 100)).decode()

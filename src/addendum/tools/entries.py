@@ -57,7 +57,7 @@ SEARCHES = Hints(read_only=True, destructive=False)
 """The hints of `tool_search`."""
 
 
-class Entry(Struct, frozen=True):
+class ToolEntry(Struct, frozen=True):
     """A tool that can be run.
 
     Attributes:
@@ -95,7 +95,7 @@ class Entry(Struct, frozen=True):
             own = None
         return KnownTool(self.schema.name, self.server, hints.read_only, hints.destructive, own)
 
-    def with_hints(self, hints: Hints) -> Entry:
+    def with_hints(self, hints: Hints) -> ToolEntry:
         """Return the tool as if its maker said this of it."""
         if hints == self.hints:
             return self
@@ -113,10 +113,10 @@ class Snapshot(Struct, frozen=True):
         unused: Tools as they are now, by name, where the session goes on with what it had.
     """
 
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, ToolEntry]
     instructions: Mapping[str, str]
     active: tuple[ToolSchema, ...]
-    unused: Mapping[str, Entry] = {}
+    unused: Mapping[str, ToolEntry] = {}
 
 
 def hints_in(annotations: Raw | None) -> Hints:

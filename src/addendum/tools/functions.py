@@ -418,10 +418,10 @@ def _default(field: msgspec.structs.FieldInfo) -> dict[str, Any]:
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a component that refuses unknown keys, without the title msgspec makes up."""
-    found = {key: value for key, value in schema.items() if key != "title"}
-    if "properties" in found:
-        found.setdefault("additionalProperties", False)
-    return found
+    closed = {key: value for key, value in schema.items() if key != "title"}
+    if "properties" in closed:
+        closed.setdefault("additionalProperties", False)
+    return closed
 
 
 def _described(annotation: Any) -> str | None:

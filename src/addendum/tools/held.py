@@ -13,8 +13,8 @@ from msgspec import Raw, Struct
 
 from addendum.log.known import KnownTool
 from addendum.log.values import ToolSchema
-from addendum.tools.entries import Entry, definition, hints_in, hints_known, unrecorded
-from addendum.tools.mcp import RemoteTool
+from addendum.tools.entries import ToolEntry, definition, hints_in, hints_known, unrecorded
+from addendum.tools.mcp.values import RemoteTool
 from addendum.tools.servers import Same, as_logged
 
 
@@ -29,7 +29,7 @@ class Held(Struct, frozen=True):
     definitions: Mapping[str, ToolSchema] = {}
     records: Mapping[str, KnownTool] = {}
 
-    def kept(self, entry: Entry) -> Entry | None:
+    def kept(self, entry: ToolEntry) -> ToolEntry | None:
         """Return what a session goes on with in place of a tool as it is now; None if nothing."""
         name = entry.schema.name
         held, record = self.definitions[name], self.records.get(name, unrecorded(name))

@@ -140,12 +140,12 @@ history log
 
 
 def _alike() -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    alike: dict[str, tuple[str, ...]] = {}
     for line in _ALIKE.strip().splitlines():
         group = [_stem(word) for word in line.split()]
         for word in group:
-            found[word] = found.get(word, ()) + tuple(each for each in group if each != word)
-    return found
+            alike[word] = alike.get(word, ()) + tuple(each for each in group if each != word)
+    return alike
 
 
 _SYNONYMS = _alike()
@@ -183,8 +183,8 @@ def _argument_texts(parameters: bytes) -> list[tuple[str, str]]:
         stack: list[Any] = [encoding.decode(parameters or b"{}")]
     except ContentError:
         return []
-    found: list[tuple[str, str]] = []
-    while stack and len(found) < 500:
+    argument_texts: list[tuple[str, str]] = []
+    while stack and len(argument_texts) < 500:
         node = stack.pop()
         if isinstance(node, list):
             stack.extend(cast("list[Any]", node))
@@ -193,11 +193,11 @@ def _argument_texts(parameters: bytes) -> list[tuple[str, str]]:
         schema = cast("dict[str, Any]", node)
         properties = schema.get("properties")
         if isinstance(properties, dict):
-            found.extend(("argument", name) for name in cast("dict[str, Any]", properties))
+            argument_texts.extend(("argument", name) for name in cast("dict[str, Any]", properties))
         if isinstance(detail := schema.get("description"), str):
-            found.append(("detail", detail))
+            argument_texts.append(("detail", detail))
         stack.extend(schema.values())
-    return found
+    return argument_texts
 
 
 class _Postings(NamedTuple):
@@ -297,8 +297,8 @@ class Index:
         """
         alike = _SYNONYMS.get(term, ())
         key = (term, *(other for other in alike if other in query))
-        found = self._scores.get(key)
-        if found is None:
+        meant = self._scores.get(key)
+        if meant is None:
             best: dict[int, float] = {}
             if all(term < other for other in key[1:]):
                 for each in (term, *alike):
@@ -308,10 +308,10 @@ class Index:
                     for place, share in zip(*postings, strict=True):
                         if (score := share * weight) > best.get(place, 0.0):
                             best[place] = score
-            found = _Postings(array("L", best), array("d", best.values()))
+            meant = _Postings(array("L", best), array("d", best.values()))
             if len(self._scores) < _MOST_KEPT:
-                self._scores[key] = found
-        return found
+                self._scores[key] = meant
+        return meant
 
     def _found(self, term: str) -> _Postings:
         known = self._postings.get(term)
@@ -332,12 +332,12 @@ class Index:
     def _longer(self, term: str) -> list[str]:
         """Return the terms that begin with a term that no tool has; for a sign, that hold it."""
         if len(term) >= 3:
-            found: list[str] = []
+            longer: list[str] = []
             for place in range(bisect_left(self._terms, term), len(self._terms)):
                 if not self._terms[place].startswith(term):
                     break
-                found.append(self._terms[place])
-            return found
+                longer.append(self._terms[place])
+            return longer
         if _IS_DENSE.match(term):
             return [each for each in self._terms if term in each]
         return []

@@ -89,10 +89,10 @@ class References:
         if not fragment:
             return start, start
         if not fragment.startswith("/"):
-            found = self._anchors.get(fragment)
-            if found is None:
+            anchor = self._anchors.get(fragment)
+            if anchor is None:
                 raise SchemaUnusable(f"$ref {reference[:100]!r} leads nowhere")
-            return found, start
+            return anchor, start
         node: Json = start
         for step in fragment[1:].split("/"):
             key = unquote(step).replace("~1", "/").replace("~0", "~")

@@ -19,15 +19,15 @@ from addendum.log.values import ToolSchema
 from addendum.tools.catalogue import KIND, Pin, decode_pin, encode_pin
 from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME
 from addendum.tools.entries import (
-    Entry,
     Snapshot,
+    ToolEntry,
     hints_known,
     is_excluded,
 )
 from addendum.tools.functions import FunctionTool, ToolContext
 from addendum.tools.held import Held
-from addendum.tools.mcp import ServerSpec, ServerState
-from addendum.tools.mcp_pool import Connection, ServerPool
+from addendum.tools.mcp.pool import Connection, ServerPool
+from addendum.tools.mcp.values import ServerSpec, ServerState
 from addendum.tools.names import check_function_names, model_name, namer
 from addendum.tools.resources import resource_run
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
@@ -390,7 +390,7 @@ class Registry:
         return self._snapshot
 
     def _assemble(self) -> Snapshot:
-        entries: dict[str, Entry] = {}
+        entries: dict[str, ToolEntry] = {}
         for name, tool in self._functions.items():
             if name not in self._off:
                 entries[name] = self._function(tool)
@@ -400,7 +400,7 @@ class Registry:
         for server in head_servers:
             self._offer(server, entries, instructions)
         if self._search is not None:
-            entries[TOOL_SEARCH_NAME] = Entry(TOOL_SEARCH, self._search)
+            entries[TOOL_SEARCH_NAME] = ToolEntry(TOOL_SEARCH, self._search)
         for name, tool in self._added.items():
             entries[name] = (
                 self._absent(tool) if isinstance(tool, ToolSchema) else self._function(tool)
@@ -409,7 +409,7 @@ class Registry:
             self._offer(server, entries, instructions)
         for name in [name for name in entries if is_excluded(name, self.excluded)]:
             del entries[name]
-        unused: dict[str, Entry] = {}
+        unused: dict[str, ToolEntry] = {}
         for name in self._held.definitions:
             entry = entries.get(name)
             if entry is not None and (kept := self._held.kept(entry)) is not entry:
@@ -427,16 +427,16 @@ class Registry:
             self._active = active
         return Snapshot(entries, instructions, self._active, unused)
 
-    def _absent(self, tool: ToolSchema) -> Entry:
+    def _absent(self, tool: ToolSchema) -> ToolEntry:
         record = self._known.get(tool.name)
         hints = None if record is None else hints_known(record).annotations()
-        return Entry(tool, absent, annotations=hints)
+        return ToolEntry(tool, absent, annotations=hints)
 
     def _on(self) -> list[Server]:
         return [server for server in self._servers.values() if server.on]
 
     def _offer(
-        self, server: Server, entries: dict[str, Entry], instructions: dict[str, str]
+        self, server: Server, entries: dict[str, ToolEntry], instructions: dict[str, str]
     ) -> None:
         # A server that is switched on later is offered by that; the flag counts in the head.
         flag = True if server.spec.defer and server.spec.on else None
@@ -447,7 +447,7 @@ class Registry:
                 same = self._held.same(schema, hints)
                 run = remote_by_name(server, self._connect, schema.name, same)
                 own = None if record is None else record.own
-                entries[schema.name] = Entry(
+                entries[schema.name] = ToolEntry(
                     schema, run, server.spec.name, annotations=hints, own=own
                 )
         else:
@@ -457,7 +457,7 @@ class Registry:
                 schema = ToolSchema(name, tool.description, tool.parameters, flag)
                 same = self._held.same(schema, tool.annotations)
                 run = remote(server, self._connect, tool.name, same)
-                entries[name] = Entry(
+                entries[name] = ToolEntry(
                     as_logged(schema, self._logged.get(name)),
                     run,
                     server.spec.name,
@@ -467,7 +467,7 @@ class Registry:
         if server.instructions and (server.known or server.restored):
             instructions[server.spec.name] = server.instructions
 
-    def _give_names(self, server: Server, entries: Mapping[str, Entry]) -> None:
+    def _give_names(self, server: Server, entries: Mapping[str, ToolEntry]) -> None:
         # Once given, a name stays the tool's own.
         fresh = [tool.name for tool in server.known if tool.name not in server.names]
         if fresh:
@@ -518,7 +518,7 @@ class Registry:
         self._snapshot = None
         server.known, server.instructions = pin.remote(), pin.instructions
 
-    def _function(self, tool: AnyTool) -> Entry:
+    def _function(self, tool: AnyTool) -> ToolEntry:
         name = tool.schema.name
 
         async def run(arguments: bytes, context: ToolContext, seconds: float) -> Outcome:
@@ -532,7 +532,7 @@ class Registry:
 
         own = resource_run(tool, self._on, self._connect)
         hints = Raw(b'{"readOnlyHint":true}') if tool.read_only else None
-        return Entry(tool.schema, own or run, timeout=tool.timeout, annotations=hints)
+        return ToolEntry(tool.schema, own or run, timeout=tool.timeout, annotations=hints)
 
     async def aclose(self) -> None:
         """Give all connections back."""

@@ -17,8 +17,8 @@ from addendum.encoding import decode, encode
 from addendum.errors import ConfigurationError
 from addendum.log.values import ToolSchema
 from addendum.tools.functions import FunctionTool, ToolContext
-from addendum.tools.mcp import CallOutcome
-from addendum.tools.mcp_offers import MAX_URI, RemoteResource
+from addendum.tools.mcp.offers import MAX_URI, RemoteResource
+from addendum.tools.mcp.values import CallOutcome
 from addendum.tools.servers import Connect, Outcome, Run, Server
 
 BUDGET = 32_000

@@ -11,8 +11,8 @@ from msgspec import Raw, Struct
 from addendum import encoding
 from addendum.log.values import Media, ToolSchema
 from addendum.tools.functions import ToolContext
-from addendum.tools.mcp import RemoteTool, ServerSpec, ServerState
-from addendum.tools.mcp_pool import Connection
+from addendum.tools.mcp.pool import Connection
+from addendum.tools.mcp.values import RemoteTool, ServerSpec, ServerState
 from addendum.tools.names import model_name
 
 

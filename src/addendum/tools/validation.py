@@ -23,6 +23,7 @@ from msgspec import Raw, Struct
 
 from addendum import encoding
 from addendum.errors import ContentError
+from addendum.lines import shortened
 from addendum.tools.coercion import coerce, pointer
 from addendum.tools.references import Json, References, Schema, SchemaUnusable, inner_base
 from addendum.tools.schema_slips import in_this_draft, mended
@@ -48,6 +49,9 @@ MAX_WORK = 300_000
 
 MAX_STEPS = 2_000
 """Subschemas on one path through schema and value; more means a reference that never ends."""
+
+_REASON = 200
+"""Characters of what is told of a problem."""
 
 _TOLD_WORK = 5_000  # beyond it problems are not told one by one: telling copies every part
 _TOLD_BYTES = 64 * 1024 * 1024
@@ -160,11 +164,11 @@ class Validator:
         except SchemaUnusable:
             raise
         except ValueError as error:
-            return (Problem("", _short(f"cannot be checked: {error}")),)
+            return (Problem("", shortened(f"cannot be checked: {error}", _REASON)),)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a panic of the validator is no Exception
-            raise SchemaUnusable(_short(f"the validator failed: {error}")) from error
+            raise SchemaUnusable(shortened(f"the validator failed: {error}", _REASON)) from error
 
     def check(self, arguments: Json) -> Checked:
         """Check a decoded value; where it is wrong, repair what can be repaired and check again.
@@ -242,10 +246,10 @@ def validator_for(parameters: Raw | bytes) -> Validator:
     Raises:
         SchemaUnusable: As `Validator`.
     """
-    found = _validator(bytes(parameters))
-    if isinstance(found, Validator):
-        return found
-    raise SchemaUnusable(found)
+    validator = _validator(bytes(parameters))
+    if isinstance(validator, Validator):
+        return validator
+    raise SchemaUnusable(validator)
 
 
 @lru_cache(maxsize=512)
@@ -279,7 +283,7 @@ def _compile(schema: Schema | bool) -> jsonschema_rs.Validator:
             reason = str(error).partition("\n")[0]
             if isinstance(error, ValidationError) and error.instance_path:
                 reason = f"wrong at {pointer(error.instance_path)}: {reason}"
-    raise SchemaUnusable(_short(reason))
+    raise SchemaUnusable(shortened(reason, _REASON))
 
 
 def _applied(schema: Schema, part: Json) -> Iterator[tuple[Json, Json]]:
@@ -376,8 +380,8 @@ def _problems(error: ValidationError) -> list[Problem]:
         case Kind.Constant(expected_value=expected):
             reason = f"must be {_quoted([expected])}"
         case _:
-            reason = _short(error.message)
-    return [Problem(_short(pointer(error.instance_path)), reason)]
+            reason = shortened(error.message, _REASON)
+    return [Problem(shortened(pointer(error.instance_path), _REASON), reason)]
 
 
 def _wrong_kind(branch: list[ValidationError], union: ValidationError) -> bool:
@@ -398,12 +402,7 @@ def _types(branch: list[ValidationError], union: ValidationError) -> list[str]:
 
 
 def _quoted(values: list[Json]) -> str:
-    return _short(", ".join(encoding.encode(value).decode() for value in values[:20]), 300)
-
-
-def _short(text: str, most: int = 200) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return shortened(", ".join(encoding.encode(value).decode() for value in values[:20]), 300)
 
 
 def _kind(value: Json) -> str:

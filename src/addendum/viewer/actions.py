@@ -12,7 +12,8 @@ from addendum.agent.calls.approval import Decision, Kind
 from addendum.errors import ConfigurationError
 from addendum.routes import credentials
 from addendum.viewer.render import base_of
-from addendum.viewer.rooms import House, Room
+from addendum.viewer.room import Room
+from addendum.viewer.rooms import House
 
 MAX_MESSAGE = 1_000_000
 """Characters that a message may have."""

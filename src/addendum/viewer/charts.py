@@ -128,9 +128,9 @@ def _sums(group: Sequence[Spent]) -> tuple[int, int, int, int]:
 
 def _running(costs: Sequence[Cost | None]) -> list[Decimal | None]:
     """Return sums so far; None from the first cost on that is not known."""
-    found: list[Decimal | None] = []
+    running: list[Decimal | None] = []
     total: Decimal | None = Decimal(0)
     for cost in costs:
         total = None if total is None or cost is None else total + cost.amount
-        found.append(total)
-    return found
+        running.append(total)
+    return running

@@ -161,18 +161,18 @@ def items(
 
 def _answer(
     event: Event,
-    data: AssistantMessage,
+    assistant_message: AssistantMessage,
     results: dict[tuple[int, str], Event],
     started: set[tuple[int, str]],
     asked: dict[str, Pending],
     shown: int,
 ) -> Iterator[Item]:
-    if data.reasoning:
-        yield Item(f"e{event.seq}-r", "thinking", event.seq, {"text": data.reasoning})
-    if data.text:
-        yield Item(f"e{event.seq}", "answer", event.seq, {"text": data.text})
-    for place, call in enumerate(data.calls):
-        own = data.step, call.id
+    if assistant_message.reasoning:
+        yield Item(f"e{event.seq}-r", "thinking", event.seq, {"text": assistant_message.reasoning})
+    if assistant_message.text:
+        yield Item(f"e{event.seq}", "answer", event.seq, {"text": assistant_message.text})
+    for place, call in enumerate(assistant_message.calls):
+        own = assistant_message.step, call.id
         yield _call(event.seq, place, call, results.get(own), own in started, asked, shown)
 
 
@@ -213,9 +213,9 @@ def _call(
     )
 
 
-def _end(event: Event, data: TurnEnd, index: Index, turn: int) -> Iterator[Item]:
-    if data.reason != "done":
-        fields = {"reason": data.reason, "error": data.error or "", "turn": turn}
+def _end(event: Event, turn_end: TurnEnd, index: Index, turn: int) -> Iterator[Item]:
+    if turn_end.reason != "done":
+        fields = {"reason": turn_end.reason, "error": turn_end.error or "", "turn": turn}
         yield Item(f"e{event.seq}", "ended", event.seq, fields)
     if (figures := bar(index.of_turn(turn))) is not None:
         yield Item(f"t{turn}-bar", "bar", event.seq, {"bar": figures})

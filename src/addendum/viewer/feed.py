@@ -23,7 +23,8 @@ from addendum.viewer.chat import items
 from addendum.viewer.ledger import Ledger
 from addendum.viewer.panel import groups
 from addendum.viewer.render import base_of, shown_items, shown_rows, template
-from addendum.viewer.rooms import House, Room
+from addendum.viewer.room import Room
+from addendum.viewer.rooms import House
 from addendum.viewer.watch import POLL_SECONDS, Watched
 
 PATIENCE = 15.0
@@ -67,7 +68,7 @@ async def chat(house: House, watched: Watched, after: int, words: Words) -> Asyn
     except AddendumError as error:
         yield message("closed", {"why": masked(str(error))})
     yield b"retry: 1000\n\n"
-    told = anyio.current_time()
+    last_sent = anyio.current_time()
     while not house.closing.is_set():
         if opened is not None and watched.room is None:
             # It was closed while nobody did anything; looking at it opens it again.
@@ -86,8 +87,8 @@ async def chat(house: House, watched: Watched, after: int, words: Words) -> Asyn
         if not await _waited(house, watched, count, version, POLL_SECONDS):
             yield RELOAD
             return
-        if anyio.current_time() > told + PATIENCE:
-            told = anyio.current_time()
+        if anyio.current_time() > last_sent + PATIENCE:
+            last_sent = anyio.current_time()
             yield b": still here\n\n"
         if busy:
             # Text that is slow to render is rendered less often.

@@ -139,12 +139,12 @@ def requests_of(log: SessionLog, wanted: Iterable[Spent]) -> dict[int, Replayed]
         AddendumError: One cannot be rendered again.
     """
     seqs = {each.request.seq for each in wanted}
-    found: dict[int, Replayed] = {}
+    sent_requests: dict[int, Replayed] = {}
     for each in replay(log, seqs=seqs):
-        found[each.seq] = _discreet(each)
-        if len(found) == len(seqs):
+        sent_requests[each.seq] = _discreet(each)
+        if len(sent_requests) == len(seqs):
             break
-    return found
+    return sent_requests
 
 
 def _discreet(replayed: Replayed) -> Replayed:
@@ -165,11 +165,11 @@ def numbered(log: SessionLog, index: Index, number: int) -> Spent:
     Raises:
         ConfigurationError: There is none.
     """
-    found = index.request(number)
-    if found is None:
+    request = index.request(number)
+    if request is None:
         last = index.requests[-1].request.number if index.requests else 0
         raise ConfigurationError(f"session {log.session} has requests up to {last}, not {number}")
-    return found
+    return request
 
 
 def look(
@@ -240,14 +240,14 @@ def _rows(reading: Reading, changes: Sequence[Change], *, fresh: bool, folded: b
     body = parse(reading.record.body)
     by_path = {each.path: each for each in reading.segments}
     fills = _fills(reading)
-    found: list[Row] = []
+    rows: list[Row] = []
     for at, change in enumerate(changes):
         path = change.after
         if path is None:
-            found.append(_gone(at, change))
+            rows.append(_gone(at, change))
             continue
         segment = by_path[path]
-        found.append(
+        rows.append(
             Row(
                 at,
                 "added" if fresh else change.state,
@@ -266,7 +266,7 @@ def _rows(reading: Reading, changes: Sequence[Change], *, fresh: bool, folded: b
                 False,
             )
         )
-    shown = _folded(found) if folded else found
+    shown = _folded(rows) if folded else rows
     return [
         _with_text(row, body) if row.run == 1 and row.state != "removed" else row for row in shown
     ]
@@ -303,13 +303,13 @@ def _fills(reading: Reading) -> dict[str, Fill]:
     if usage.cache_read is None or not reading.totals:
         return {}
     read, written = usage.cache_read, usage.cache_read + (usage.cache_write or 0)
-    found: dict[str, Fill] = {}
+    fills: dict[str, Fill] = {}
     start = 0
     for segment, end in zip(reading.rendered, reading.totals, strict=True):
         middle = (start + end) / 2
-        found[segment.path] = "read" if middle <= read else "write" if middle <= written else "new"
+        fills[segment.path] = "read" if middle <= read else "write" if middle <= written else "new"
         start = end
-    return found
+    return fills
 
 
 def _folded(rows: Sequence[Row]) -> list[Row]:

@@ -144,7 +144,7 @@ class Ledger:
     def search(self, text: str) -> list[Row]:
         """Return the rows of events that hold a text, newest first; at most `MAX_FOUND`."""
         wanted = text.casefold()
-        found: list[Row] = []
+        rows: list[Row] = []
         for seq in range(len(self._index.turn_of) - 1, -1, -1):
             event = self._events[seq]
             telling = describe(event, self._words)
@@ -153,10 +153,10 @@ class Ledger:
             if wanted in said.casefold() and wanted in discreet(said).casefold():
                 row = self._row(event)
                 if row is not None:
-                    found.append(row)
-                    if len(found) == MAX_FOUND:
+                    rows.append(row)
+                    if len(rows) == MAX_FOUND:
                         break
-        return found
+        return rows
 
     # -- one row ------------------------------------------------------------------------------
 

@@ -75,10 +75,10 @@ class Page:
         Raises:
             HTTPException: It is none, or has too many digits.
         """
-        given = self.request.path_params[name]
-        if not (given.isdecimal() and len(given) < 12):
+        digits = self.request.path_params[name]
+        if not (digits.isdecimal() and len(digits) < 12):
             raise HTTPException(404)
-        return int(given)
+        return int(digits)
 
     async def full(self, name: str, /, *, current: str | None = None, **values: Any) -> Response:
         """Return a whole page."""
@@ -153,7 +153,7 @@ class Counted(Struct, frozen=True):
 
 async def counted(house: House, sessions: Sequence[dict[str, Any]]) -> list[Counted]:
     """Return conversations with what they cost; a very long one is not counted."""
-    found: list[Counted] = []
+    counts: list[Counted] = []
     left = MAX_COUNTED
     for each in sessions[:COUNTED]:
         session, events = each["id"], each["events"]
@@ -166,8 +166,8 @@ async def counted(house: House, sessions: Sequence[dict[str, Any]]) -> list[Coun
                 stored = await house.store.read(session)
                 sums = await anyio.to_thread.run_sync(totals_of, stored, known_route)
             known = house.sums[session] = state, sums
-        found.append(_counted(each, None if known is None else known[1]))
-    return found
+        counts.append(_counted(each, None if known is None else known[1]))
+    return counts
 
 
 def _counted(listed: dict[str, Any], sums: Totals | None) -> Counted:

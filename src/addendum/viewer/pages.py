@@ -215,18 +215,18 @@ async def event(page: Page) -> Response:
 async def event_text(page: Page) -> Response:
     """One text of an event: its result, its arguments, or itself as it is stored."""
     watched = await page.watched()
-    found = watched.log.events[_seq(page, watched)]
-    data: Any = found.data
+    event = watched.log.events[_seq(page, watched)]
+    data: Any = event.data
     part = page.request.path_params["part"]
     if part == "raw":
-        text = arguments(codec.encode_event(found).decode())
+        text = arguments(codec.encode_event(event).decode())
     elif part == "text" and isinstance(data, ToolResult | UserMessage | AssistantMessage):
         text = data.text
     elif part.startswith("call/") and isinstance(data, AssistantMessage):
-        place = part.removeprefix("call/")
-        if not place.isdecimal() or len(place) > 6 or int(place) >= len(data.calls):
+        position = part.removeprefix("call/")
+        if not position.isdecimal() or len(position) > 6 or int(position) >= len(data.calls):
             raise HTTPException(404)
-        text = arguments(data.calls[int(place)].arguments)
+        text = arguments(data.calls[int(position)].arguments)
     else:
         raise HTTPException(404)
     return HTMLResponse(plain(discreet(text)[:MAX_WHOLE]))
@@ -236,10 +236,10 @@ async def event_media(page: Page) -> Response:
     """A file of a tool's result: an image, or something to be kept."""
     watched = await page.watched()
     data = watched.log.events[_seq(page, watched)].data
-    place = page.path_number("place")
-    if not isinstance(data, ToolResult) or place >= len(data.media):
+    file = page.path_number("place")
+    if not isinstance(data, ToolResult) or file >= len(data.media):
         raise HTTPException(404)
-    medium = data.media[place]
+    medium = data.media[file]
     try:
         content = base64.b64decode(medium.data, validate=True)
     except ValueError:
@@ -289,13 +289,13 @@ async def _taken_apart(watched: Watched, number: int, *, folded: bool) -> inspec
 async def _look(watched: Watched, number: int, words: Words) -> Markup:
     """Return a request taken apart; what cannot be rendered again says so."""
     try:
-        found = await _taken_apart(watched, number, folded=True)
+        taken_apart = await _taken_apart(watched, number, folded=True)
     except ConfigurationError:
         raise
     except AddendumError as error:
         heading = Markup("<h2>{}</h2>").format(words("request.gone"))
         return heading + Markup("<p>{}</p>").format(plain(str(error)))
-    return look_html(found, watched.index, watched.id, words)
+    return look_html(taken_apart, watched.index, watched.id, words)
 
 
 async def request_page(page: Page) -> Response:
@@ -335,9 +335,9 @@ async def request_run(page: Page) -> Response:
     """Segments of a request that were told in one line."""
     watched = await page.watched()
     number = page.path_number("number")
-    found = await _taken_apart(watched, number, folded=False)
+    taken_apart = await _taken_apart(watched, number, folded=False)
     at, count = page.path_number("at"), page.path_number("count")
-    return HTMLResponse(run_html(found, at, count, watched.id, page.words))
+    return HTMLResponse(run_html(taken_apart, at, count, watched.id, page.words))
 
 
 async def diff(page: Page) -> Response:

@@ -19,10 +19,10 @@ from addendum.tell.figures import money
 from addendum.tell.left_out import left_out
 from addendum.tell.words import Words
 from addendum.tools.catalogue import KIND, decode_pin
-from addendum.tools.mcp import ServerSpec
+from addendum.tools.mcp.values import ServerSpec
 from addendum.tools.names import model_name
 from addendum.tools.registry import Snapshot
-from addendum.viewer.rooms import Room
+from addendum.viewer.room import Room
 from addendum.viewer.text import visible
 
 SHOWN = 200
@@ -194,12 +194,12 @@ async def _pinned(spec: ServerSpec, snapshot: Snapshot, store: Store) -> list[To
     except ContentError:
         return None
     taken = set(snapshot.entries)
-    found: list[ToolSchema] = []
+    tool_schemas: list[ToolSchema] = []
     for tool in pin.tools:
         name = model_name(spec.name, tool.name, taken)
         taken.add(name)
-        found.append(ToolSchema(name, tool.description, tool.parameters))
-    return found
+        tool_schemas.append(ToolSchema(name, tool.description, tool.parameters))
+    return tool_schemas
 
 
 def switched(

@@ -291,10 +291,10 @@ def timeline_html(events: Sequence[Event], words: Words) -> Markup:
     step = max(1, -(-turns // 20))
     dot = round(max(2.0, min(unit * 0.35, 12.0)), 2)
     strips: list[_Strip] = []
-    called = sum(1 for each in found.strips if each.total)
+    called = sum(1 for strip in found.strips if strip.total)
     room = max(0, MAX_STRIPS - called)
-    for each in found.strips:
-        if not each.total:
+    for strip in found.strips:
+        if not strip.total:
             room -= 1
             if room < 0:
                 continue
@@ -302,7 +302,7 @@ def timeline_html(events: Sequence[Event], words: Words) -> Markup:
             continue
         rects = tuple(
             (s.state, round((s.first - 1) * unit, 2), round((s.last - s.first + 1) * unit - 1, 2))
-            for s in each.stretches
+            for s in strip.stretches
         )
         told = "; ".join(
             words(
@@ -311,14 +311,16 @@ def timeline_html(events: Sequence[Event], words: Words) -> Markup:
                 first=s.first,
                 last=s.last,
             )
-            for s in each.stretches[:12]
+            for s in strip.stretches[:12]
         )
-        if each.total:
-            told = f"{told}; {words('timeline.calls', count=each.total)}"
-        places = sorted({round((turn - 0.5) * unit - dot / 2, 1) for turn in each.calls})
+        if strip.total:
+            told = f"{told}; {words('timeline.calls', count=strip.total)}"
+        places = sorted({round((turn - 0.5) * unit - dot / 2, 1) for turn in strip.calls})
         most = timeline.COLUMNS
         places = places[:: -(-len(places) // most)] if len(places) > most else places
-        strips.append(_Strip(each.name, f"{each.name}: {told}", rects, tuple(places), each.total))
+        strips.append(
+            _Strip(strip.name, f"{strip.name}: {told}", rects, tuple(places), strip.total)
+        )
     more = len(found.strips) - len(strips)
     shown = {"turns": found.turns, "strips": strips, "more": more}
     ticks = [round(at * unit, 2) for at in range(0, turns, step)]

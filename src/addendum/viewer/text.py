@@ -19,6 +19,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
+from addendum.lines import shortened
 from addendum.masking import masked, masked_json
 
 MAX_MARKDOWN = 30_000
@@ -86,8 +87,7 @@ def visible(text: str) -> str:
 
 def line(text: str, limit: int) -> str:
     """Return foreign text as one line of at most `limit` characters."""
-    made = " ".join(discreet(text)[: 2 * limit + 2].translate(_SEEN).split())
-    return made if len(made) <= limit else made[: limit - 1] + "…"
+    return shortened(discreet(text)[: 2 * limit + 2].translate(_SEEN), limit)
 
 
 def markdown(text: str) -> Markup:

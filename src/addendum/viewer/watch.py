@@ -19,10 +19,10 @@ from addendum.log import codec
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Store
 from addendum.viewer.index import Index
+from addendum.viewer.room import Room
 
 if TYPE_CHECKING:
     from addendum.viewer.inspect import Look
-    from addendum.viewer.rooms import Room
 
 POLL_SECONDS = 0.7
 """How often the store is asked for what another process has added."""

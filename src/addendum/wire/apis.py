@@ -31,6 +31,7 @@ from addendum.wire.gemini import build as gemini_build
 from addendum.wire.gemini.parse import GeminiParser
 from addendum.wire.openai_chat import build as chat_build
 from addendum.wire.openai_chat.parse import ChatParser
+from addendum.wire.openai_chat.shapes import refused_shapes
 from addendum.wire.openai_responses import build as responses_build
 from addendum.wire.openai_responses.parse import ResponsesParser
 from addendum.wire.schemas import screened
@@ -53,8 +54,14 @@ class Renderer(Protocol):
 class MakeRenderer(Protocol):
     """Makes a renderer for one session."""
 
-    def __call__(self, route: Route, rendering: int = 1) -> Renderer:
-        """Return a renderer for an epoch on a route, by the number that it recorded."""
+    def __call__(self, route: Route, rendering: int = 1, avoids: Sequence[str] = ()) -> Renderer:
+        """Return a renderer for an epoch on a route.
+
+        Args:
+            route: The route.
+            rendering: The number that the epoch recorded.
+            avoids: The shapes of a history that it avoids.
+        """
         ...
 
 
@@ -72,6 +79,7 @@ class Wire(Struct, frozen=True):
         unknowable: How a probe's control is made, by the change: what tells of it, and what
             stands in its place, with `%s` for a word that no provider has.
         by_value: What people call additions that carry their definition.
+        refused_shapes: Tells which shapes of a history a refusal is about.
     """
 
     name: str
@@ -83,6 +91,7 @@ class Wire(Struct, frozen=True):
     flag_header: str = ""
     unknowable: Mapping[str, tuple[bytes, bytes]] = {}
     by_value: str = "by-value"
+    refused_shapes: Callable[[str], frozenset[str]] = lambda said: frozenset()
 
     def flags(self, prompt: Prompt, block_flags: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the beta flags of a request.
@@ -103,7 +112,7 @@ _ALL = (
     Wire(
         anthropic_messages.WIRE,
         anthropic_build.FACTS,
-        lambda route, rendering=1: anthropic_build.Renderer(
+        lambda route, rendering=1, avoids=(): anthropic_build.Renderer(
             version=route.endpoint.body_version, schemas=route.schemas, rendering=rendering
         ),
         AnthropicParser,
@@ -114,22 +123,24 @@ _ALL = (
     Wire(
         openai_chat.WIRE,
         chat_build.FACTS,
-        lambda route, rendering=1: chat_build.Renderer(
+        lambda route, rendering=1, avoids=(): chat_build.Renderer(
             cache_key=route.cache_key,
             max_tokens_field=route.max_tokens_field,
             parts=_takes_marks(route, chat_build.FACTS),
             reasoning_stand_in=route.capabilities.reasoning_stand_in,
             schemas=route.schemas,
             rendering=rendering,
+            avoids=avoids,
         ),
         ChatParser,
         chat_build.rewrite,
         unknowable=chat_build.UNKNOWABLE,
+        refused_shapes=refused_shapes,
     ),
     Wire(
         openai_responses.WIRE,
         responses_build.FACTS,
-        lambda route, rendering=1: responses_build.Renderer(
+        lambda route, rendering=1, avoids=(): responses_build.Renderer(
             encrypted_reasoning=route.capabilities.encrypted_reasoning,
             breakpoints=_takes_marks(route, responses_build.FACTS),
             schemas=route.schemas,
@@ -143,7 +154,7 @@ _ALL = (
     Wire(
         bedrock_converse.WIRE,
         converse_build.FACTS,
-        lambda route, rendering=1: converse_build.Renderer(
+        lambda route, rendering=1, avoids=(): converse_build.Renderer(
             schemas=route.schemas, rendering=rendering
         ),
         ConverseParser,
@@ -153,7 +164,7 @@ _ALL = (
     Wire(
         gemini.WIRE,
         gemini_build.FACTS,
-        lambda route, rendering=1: gemini_build.Renderer(
+        lambda route, rendering=1, avoids=(): gemini_build.Renderer(
             stand_in=route.capabilities.signature_stand_in,
             schemas=route.schemas,
             rendering=rendering,

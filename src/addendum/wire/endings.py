@@ -15,9 +15,9 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Raw, Struct
 
 from addendum import encoding
+from addendum.lines import one_line
 from addendum.tools.envelope import meant
 from addendum.wire.reading import legal_object, slices, table, text
-from addendum.wire.refusal import one_line
 
 Ending: TypeAlias = Literal["whole", "paused", "unknown", "withheld", "trouble", "cut"]
 """How an answer ended, the gravest last.

@@ -15,9 +15,9 @@ import httpx2
 import msgspec
 
 from addendum.errors import StreamBroken
+from addendum.lines import one_line
 from addendum.wire.aws_event_stream import AwsEventParser
 from addendum.wire.events import keeps_alive
-from addendum.wire.refusal import one_line
 from addendum.wire.sse import SseEvent, SseParser
 
 Framing: TypeAlias = Literal["sse", "aws"]

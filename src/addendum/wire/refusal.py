@@ -26,7 +26,7 @@ from addendum.errors import (
     ProviderError,
     ProviderRefused,
 )
-from addendum.masking import masked
+from addendum.lines import one_line
 from addendum.wire.reading import array, table, text
 
 RETRIED = frozenset({408, 409, 429})
@@ -105,8 +105,8 @@ def http_error(
         credential: Name of the variable that holds the key, for the advice on 401 and 403.
 
     Returns:
-        `ProviderBusy` for 408, 409, 429 and 5xx, unless it says that something is spent; else
-        `ProviderRefused`. `refusal_text` gives its body.
+        `ProviderBusy` for 408, 409, 429 and 5xx, unless it says that something is spent or that a
+        template refuses the history; else `ProviderRefused`. `refusal_text` gives its body.
     """
     times = f", {attempts} times" if attempts > 1 else ""
     return _error(
@@ -156,7 +156,8 @@ def _error(
     if spent:
         busy = False
     elif status is not None:
-        busy = status in RETRIED or status >= 500
+        # Servers say with a 500 that their template refuses a history: so it will again.
+        busy = (status in RETRIED or status >= 500) and not _TEMPLATE.search(said)
     else:
         busy = not codes & _REFUSED_TYPES
     if busy:
@@ -168,6 +169,12 @@ def _error(
     kind = ProviderBusy if busy else ProviderRefused
     message = _sentence(head(code), said, advice)
     return _keep(kind(message, status=status, code=code, again=busy), body)
+
+
+# ggml-org/llama.cpp#19851, eclipse-theia/theia#17104, sipeed/picoclaw#207; jundot/omlx#1997
+_TEMPLATE = re.compile(
+    r"jinja exception|raise_exception\(|roles must alternate|tool call id was", re.I
+)
 
 
 def asked_wait(error: ProviderError) -> float | None:
@@ -218,23 +225,13 @@ def too_large(error: ProviderError) -> bool:
     )
 
 
-def one_line(said: str, limit: int = MAX_MESSAGE) -> str:
-    """Return foreign text as one printable line of at most `limit` characters.
-
-    Credentials are replaced before anything is cut off: no part of one is left.
-    """
-    said = masked(said)[: 4 * limit]
-    line = " ".join("".join(c if c.isprintable() else " " for c in said).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
 def _keep(error: ProviderError, body: bytes) -> ProviderError:
     vars(error)["body"] = encoding.clean(body[: 4 * MAX_BODY].decode("utf-8", "replace"))[:MAX_BODY]
     return error
 
 
 def _sentence(head: str, said: str, advice: str) -> str:
-    said = one_line(said).rstrip(".;: ")
+    said = one_line(said, MAX_MESSAGE).rstrip(".;: ")
     return f"{head}: {said}; {advice}" if said else f"{head}; {advice}"
 
 

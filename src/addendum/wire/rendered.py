@@ -160,7 +160,11 @@ class Rendered:
             edits[place(index)] = partial(self._dialect.marked, mark=mark)
         if prompt.tail is not None:
             tail = self._instructions(prompt.tail)
-            if prompt.tail_at >= prompt.count + len(places):
+            run, start = self._around(prompt)
+            if len(run) > 1:
+                at = place(start)
+                edits[at] = partial(self._instead, run, edits.get(at))
+            elif prompt.tail_at >= prompt.count + len(places):
                 opened.append(self._dialect.opening(prompt.tail, last) + tail)
                 last = self._dialect.group(prompt.tail)
             else:
@@ -175,6 +179,36 @@ class Rendered:
             self.encoded += 1
             self._tail = (tail, self._dialect.encode((tail,)))
         return self._tail[1]
+
+    def _around(self, prompt: Prompt) -> tuple[list[Block], int]:
+        """Return the blocks that make one message with this turn's instructions, those among them.
+
+        And the index of the first one of the history.
+        """
+        tail, start = prompt.tail, prompt.tail_at
+        if tail is None or self._together is None:
+            return [], start
+        end = prompt.count + len(prompt.open)
+
+        def block(index: int) -> Block:
+            settled = index < prompt.count
+            return prompt.settled[index] if settled else prompt.open[index - prompt.count]
+
+        run: list[Block] = [tail]
+        while start > 0 and self._together(block(start - 1), tail):
+            start -= 1
+            run.insert(0, block(start))
+        behind = prompt.tail_at
+        while behind < end and self._together(tail, block(behind)):
+            run.append(block(behind))
+            behind += 1
+        return run, start
+
+    def _instead(self, run: Sequence[Block], edit: Edit | None, piece: bytes) -> bytes:
+        """Return the piece of a run with another block in it."""
+        self.encoded += 1
+        piece = (b"," if piece[:1] == b"," else b"") + self._dialect.encode(run)
+        return piece if edit is None else edit(piece)
 
     def _with_tail(self, tail: bytes, edit: Edit | None, piece: bytes) -> bytes:
         return self._dialect.behind(tail, piece if edit is None else edit(piece))

@@ -11,15 +11,12 @@ import email.utils
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from addendum.errors import ProviderError
+from addendum.wire.limits import TransportSettings
 from addendum.wire.refusal import asked_wait, seconds
-
-if TYPE_CHECKING:
-    from addendum.wire.transport import TransportSettings
 
 
 class Retry(Struct, frozen=True):

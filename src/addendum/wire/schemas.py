@@ -34,12 +34,12 @@ from msgspec import Raw, Struct
 
 from addendum import encoding
 from addendum.errors import ContentError
+from addendum.lines import one_line
 from addendum.log.values import ToolSchema
 from addendum.routes.schemas import Refs, SchemaRules
 from addendum.tools.references import Json, Schema
 from addendum.tools.schema_slips import LISTED, NAMED, SINGLE, in_this_draft, over_parts, parts_of
 from addendum.tools.validation import is_schema
-from addendum.wire.refusal import one_line
 from addendum.wire.schema_parts import Parts, described, of_an_object, table, tables
 from addendum.wire.schema_references import SHALLOW, all_lead_somewhere, referring
 

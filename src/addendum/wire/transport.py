@@ -26,19 +26,14 @@ import httpx2
 from msgspec import Struct
 
 from addendum import net
-from addendum.checked import (
-    AtLeastNone,
-    AtLeastOne,
-    Seconds,
-    Wait,
-    check_fields,
-    checks_arguments,
-)
+from addendum.checked import checks_arguments
 from addendum.errors import ConfigurationError, ProviderError, StreamBroken
+from addendum.lines import one_line
 from addendum.wire.incoming import Events, Framing, close, framer, lost
-from addendum.wire.refusal import http_error, one_line, refusal_text
+from addendum.wire.limits import TransportSettings
+from addendum.wire.refusal import MAX_MESSAGE, http_error, refusal_text
 from addendum.wire.retries import Retries, Retry
-from addendum.wire.sse import MAX_EVENT, SseEvent
+from addendum.wire.sse import SseEvent
 
 ACCEPTED: Mapping[Framing, str] = {
     "sse": "text/event-stream",
@@ -96,39 +91,6 @@ class WireRequest(Struct, frozen=True):
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         return [("host", _host(self.url)), ("bytes", len(self.body))]
-
-
-class TransportSettings(Struct, frozen=True):
-    """Limits of a transport; times in seconds, sizes in bytes.
-
-    Attributes:
-        connect: To open a connection.
-        read: Between two pieces of an answer, and for the body of an error.
-        write: Between two pieces of a request.
-        retries: Attempts after the first.
-        first_delay: Longest wait before the first retry; doubled for each later one.
-        max_delay: Longest wait of our own choice.
-        max_retry_after: Longest wait that a provider may ask for.
-        max_event: Size of one event.
-        max_answer: Size of one answer, all events together.
-        quiet: For keep-alives alone, until an event comes.
-        max_quiet: Size of keep-alives between two events, behind decompression.
-    """
-
-    connect: Seconds = 10.0
-    read: Seconds = 120.0
-    write: Seconds = 60.0
-    retries: AtLeastNone = 2
-    first_delay: Wait = 0.5
-    max_delay: Wait = 8.0
-    max_retry_after: Wait = 60.0
-    max_event: AtLeastOne = MAX_EVENT
-    max_answer: AtLeastOne = 256 * 1024 * 1024
-    quiet: Seconds = 900.0
-    max_quiet: AtLeastOne = 1024 * 1024
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 class Reply(NamedTuple):
@@ -291,7 +253,7 @@ class Transport:
             media = headers.get("content-type", "").partition(";")[0].strip().lower()
             if media == "text/html":
                 body = _redacted(await self._error_body(response), request)
-                said = one_line(body.decode("utf-8", "replace"))
+                said = one_line(body.decode("utf-8", "replace"), MAX_MESSAGE)
                 raise StreamBroken(
                     f"{host} answered with {media} instead of an event stream: {said}; "
                     "check the base URL and that the endpoint streams",

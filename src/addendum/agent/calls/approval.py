@@ -39,7 +39,7 @@ from addendum.log.approvals import (
 )
 from addendum.log.events import Event, RequestHeader
 from addendum.log.known import KnownTool, ToolsKnown
-from addendum.tools.entries import Entry, hints_known, terms, unrecorded
+from addendum.tools.entries import ToolEntry, hints_known, terms, unrecorded
 from addendum.tools.entries import definition as definition
 from addendum.tools.envelope import MAX_ARGUMENTS
 from addendum.tools.registry import Outcome
@@ -83,7 +83,7 @@ class Policy(Struct, frozen=True):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def fits(self, entry: Entry, arguments: str) -> bool:
+    def fits(self, entry: ToolEntry, arguments: str) -> bool:
         """Say whether the policy is for a call of this tool with these arguments."""
         name = entry.schema.name
         if not (name == self.tool or fnmatchcase(name, self.tool)):
@@ -224,7 +224,7 @@ class Approval(Struct, frozen=True):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def judge(self, entry: Entry, arguments: str) -> tuple[Action, str]:
+    def judge(self, entry: ToolEntry, arguments: str) -> tuple[Action, str]:
         """Return what happens to a call, and why."""
         for number, policy in enumerate(self.policies, 1):
             try:
@@ -300,7 +300,7 @@ class Consent:
         return self._always.get(name) == terms
 
 
-def hints(entry: Entry) -> tuple[bool, bool]:
+def hints(entry: ToolEntry) -> tuple[bool, bool]:
     """Return whether a tool is read-only and whether it is destructive, by its maker's word."""
     found = entry.hints
     return found.read_only, found.destructive

@@ -67,7 +67,7 @@ from addendum.tools.envelope import MAX_ARGUMENTS
 from addendum.tools.functions import ToolContext
 from addendum.tools.names import legal_name
 from addendum.tools.output_references import Fill
-from addendum.tools.registry import Entry, Outcome, Snapshot
+from addendum.tools.registry import Outcome, Snapshot, ToolEntry
 from addendum.tools.search import TOOL_SEARCH_NAME
 from addendum.wire.answer import Answer
 from addendum.wire.apis import wire
@@ -226,13 +226,13 @@ class Batch:
         assert entry is not None
         return check_arguments(call, entry.schema, search_bound=self._search is not None)
 
-    def _entry(self, name: str) -> Entry:
+    def _entry(self, name: str) -> ToolEntry:
         return self._snapshot.entries.get(name) or search_entry(self._run)
 
     # -- the gate ---------------------------------------------------------------------------
 
     @property
-    def _search(self) -> Entry | None:
+    def _search(self) -> ToolEntry | None:
         return search_entry(self._run) if self._dispatch else None
 
     def _scene(self, *, late: bool = False) -> Scene:

@@ -15,7 +15,7 @@ from addendum.errors import AddendumError, described
 from addendum.log.session_log import OUTCOME_UNKNOWN
 from addendum.log.values import Call
 from addendum.tools.functions import ToolContext
-from addendum.tools.registry import Entry, Outcome
+from addendum.tools.registry import Outcome, ToolEntry
 
 _NOTE = 200
 """Bytes over the limit that are let be: the note of whoever cut the text on its way here."""
@@ -38,7 +38,7 @@ class Planned(Struct, frozen=True):
     """
 
     call: Call
-    entry: Entry | None = None
+    entry: ToolEntry | None = None
     refused: Outcome | None = None
     reason: str | None = None
     context: tuple[str, ...] = ()

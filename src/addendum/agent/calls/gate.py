@@ -50,7 +50,7 @@ from addendum.tools.dispatcher import (
 )
 from addendum.tools.entries import (
     UNSAID,
-    Entry,
+    ToolEntry,
     hints_known,
     is_excluded,
     unrecorded,
@@ -83,8 +83,8 @@ class Scene(Struct, frozen=True):
         late: Whether the call is about to be logged, so that nobody can be asked any more.
     """
 
-    entries: Mapping[str, Entry]
-    search: Entry | None
+    entries: Mapping[str, ToolEntry]
+    search: ToolEntry | None
     known: Mapping[str, KnownTool]
     excluded: Collection[str]
     disabled: Collection[str]
@@ -97,12 +97,12 @@ class Scene(Struct, frozen=True):
     doubtful: bool = False
     late: bool = False
 
-    def entry(self, name: str) -> Entry | None:
+    def entry(self, name: str) -> ToolEntry | None:
         """Return a tool as it is now."""
         found = self.entries.get(name)
         return self.search if found is None and name == TOOL_SEARCH_NAME else found
 
-    def read(self, entry: Entry) -> Entry:
+    def read(self, entry: ToolEntry) -> ToolEntry:
         """Return a tool as policies read it.
 
         What it says of itself counts once the log has it: a server that calls a tool harmless in
@@ -272,7 +272,7 @@ GATES = (
 """All gates, in order."""
 
 
-def _entry(scene: Scene, item: Planned) -> Entry:
+def _entry(scene: Scene, item: Planned) -> ToolEntry:
     entry = scene.entry(item.call.name)
     assert entry is not None  # Where the gate in front let it through, it counts as failed here.
     return entry

@@ -29,6 +29,7 @@ from addendum import encoding, errors
 from addendum.allowed import shown
 from addendum.checked import Word, check_fields
 from addendum.errors import ConfigurationError, ContentError
+from addendum.lines import shortened
 from addendum.log.values import Call
 from addendum.tools.dispatcher import Refused, Resolved
 from addendum.tools.registry import Outcome
@@ -216,7 +217,7 @@ async def run_before(
                 case Deny(reason=reason):
                     refused = blocked(reason)
                 case Ask(reason=reason):
-                    asks.append(_line(reason) or "a hook asks")
+                    asks.append(shortened(encoding.clean(reason), _SAID) or "a hook asks")
                 case Change(arguments=arguments):
                     text = encoding.encode(dict(arguments)).decode()
                     found = check(msgspec.structs.replace(call, arguments=text))
@@ -293,7 +294,11 @@ async def run_batch(
 
 def blocked(reason: str) -> Outcome:
     """Return the result of a call that a hook or a policy did not let run."""
-    return Outcome(f"Blocked: {_line(reason) or 'this call is not allowed here'}", True, "BLOCKED")
+    return Outcome(
+        f"Blocked: {shortened(encoding.clean(reason), _SAID) or 'this call is not allowed here'}",
+        True,
+        "BLOCKED",
+    )
 
 
 def faulty(text: str) -> Outcome:
@@ -303,7 +308,7 @@ def faulty(text: str) -> Outcome:
 
 def described(error: Exception) -> str:
     """Return one line on an error of foreign code, whatever it raises when it is asked."""
-    return _line(errors.described(error))
+    return shortened(encoding.clean(errors.described(error)), _SAID)
 
 
 async def _result(given: Any) -> Any:
@@ -320,8 +325,3 @@ def _context(text: str) -> str:
     if len(text) > MAX_CONTEXT:
         raise ContentError(f"context of {len(text):,} characters; {MAX_CONTEXT:,} may be added")
     return encoding.clean(text)
-
-
-def _line(text: str) -> str:
-    line = " ".join(encoding.clean(text).split())
-    return line if len(line) <= _SAID else f"{line[: _SAID - 1]}…"

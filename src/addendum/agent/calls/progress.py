@@ -12,8 +12,8 @@ import anyio.from_thread
 import anyio.lowlevel
 
 from addendum.agent.results import ToolProgress
+from addendum.lines import one_line
 from addendum.log.values import Call
-from addendum.tools.mcp import one_line
 
 PAUSE = 0.1
 """Seconds between two events of one call; what comes sooner is left out, unless it is the end."""

@@ -22,7 +22,7 @@ from addendum.log.events import Event, RequestHeader
 from addendum.log.known import KnownTool, ToolsKnown
 from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolSchema
-from addendum.tools.entries import Entry, definition, hints_known, terms, unrecorded
+from addendum.tools.entries import ToolEntry, definition, hints_known, terms, unrecorded
 from addendum.tools.held import Held
 from addendum.tools.registry import Registry, Snapshot
 
@@ -141,7 +141,7 @@ class Redefinitions:
         record(log, snapshot.entries.values())
         return found
 
-    def _difference(self, entry: Entry) -> str:
+    def _difference(self, entry: ToolEntry) -> str:
         """Return in what a tool differs from what was known of it, in words."""
         name = entry.schema.name
         before = self._definitions.records.get(name, unrecorded(name)) or KnownTool(name)
@@ -156,7 +156,7 @@ class Redefinitions:
         return " and ".join(parts) or "is defined otherwise"
 
 
-def record(log: SessionLog, entries: Iterable[Entry]) -> None:
+def record(log: SessionLog, entries: Iterable[ToolEntry]) -> None:
     """Log what is known of active tools and does not stand in the log yet."""
     records = (entry.record() for entry in entries)
     new = tuple(

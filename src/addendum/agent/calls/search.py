@@ -6,7 +6,7 @@ from addendum.agent.context.epochs import coming
 from addendum.agent.runtime import Runtime
 from addendum.tools.dispatcher import is_dispatchable
 from addendum.tools.functions import ToolContext
-from addendum.tools.registry import Entry, Outcome
+from addendum.tools.registry import Outcome, ToolEntry
 from addendum.tools.search import TOOL_SEARCH, answer
 from addendum.tools.servers import Run
 
@@ -47,6 +47,6 @@ def run_search(run: Runtime) -> Run:
     return search
 
 
-def search_entry(run: Runtime) -> Entry:
+def search_entry(run: Runtime) -> ToolEntry:
     """Return `tool_search` where it is bound without being an active tool."""
-    return Entry(TOOL_SEARCH, run_search(run))
+    return ToolEntry(TOOL_SEARCH, run_search(run))

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
+from addendum.agent.context.features import LASTS, Features, endpoint_key
 from addendum.errors import ProviderError, ProviderRefused
 from addendum.log.store import Store
 from addendum.routes import Route
 from addendum.wire.refusal import refusal_text
 
-_KIND = "downgrade"
 _WITHHELD = "withheld"
-_REMEMBERED = 7 * 86_400.0
-"""Seconds for which other sessions know what an endpoint refused."""
-
 _MOST = 1_000
 """Definitions that are kept of one endpoint."""
 
@@ -25,23 +22,26 @@ class Downgrades:
     Args:
         store: Where it is kept.
         clock: Seconds since the epoch.
+
+    Attributes:
+        features: What is known of the features of their requests.
     """
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
-        self._known: dict[str, frozenset[str]] = {}
+        self.features = Features(store, clock)
         self._withheld: dict[str, frozenset[str]] = {}
 
     def known(self, route: Route) -> frozenset[str]:
         """Return the fields that the route's endpoint refused, as far as they were read."""
-        return self._known.get(_key(route), frozenset())
+        return self.features.refused(route)
 
     async def read(self, route: Route) -> None:
         """Read what the route's endpoint refused in other sessions, once."""
-        key = _key(route)
-        if key not in self._known:
-            self._known[key] = await self._words(_KIND, key)
+        key = endpoint_key(route)
+        if key not in self._withheld:
+            await self.features.read(route)
             self._withheld[key] = await self._words(_WITHHELD, key)
 
     async def _words(self, kind: str, key: str) -> frozenset[str]:
@@ -56,15 +56,11 @@ class Downgrades:
             route: The route.
             rejected: Names of the refused fields.
         """
-        key = _key(route)
-        self._known[key] = self.known(route) | set(rejected)
-        text = " ".join(sorted(self._known[key]))
-        expires = int((self._clock() + _REMEMBERED) * 1000)
-        await self._store.put(_KIND, key, text.encode(), expires=expires)
+        await self.features.note(route, rejected, "refused")
 
     def withheld(self, route: Route) -> frozenset[str]:
         """Return the digests of definitions that the route's endpoint refused."""
-        return self._withheld.get(_key(route), frozenset())
+        return self._withheld.get(endpoint_key(route), frozenset())
 
     async def withhold(self, route: Route, digests: Collection[str]) -> None:
         """Keep which definitions the route's endpoint refused, beside what is known.
@@ -73,10 +69,10 @@ class Downgrades:
             route: The route.
             digests: Digests of the definitions.
         """
-        key = _key(route)
+        key = endpoint_key(route)
         self._withheld[key] = self.withheld(route) | set(digests)
         text = " ".join(sorted(self._withheld[key])[:_MOST])
-        expires = int((self._clock() + _REMEMBERED) * 1000)
+        expires = int((self._clock() + LASTS) * 1000)
         await self._store.put(_WITHHELD, key, text.encode(), expires=expires)
 
 
@@ -95,7 +91,3 @@ def refuses_reasoning(error: ProviderError) -> bool:
     if not isinstance(error, ProviderRefused) or error.status not in (400, 422):
         return False
     return _REASONING.search(f"{error.code} {refusal_text(error)}") is not None
-
-
-def _key(route: Route) -> str:
-    return f"{route.name} {route.endpoint.base_url}"

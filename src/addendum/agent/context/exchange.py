@@ -19,6 +19,7 @@ from addendum.agent.context.quarantine import (
 from addendum.agent.context.quarantine import told as told_tools
 from addendum.agent.context.requests import Ready, Sent
 from addendum.agent.context.sending import Sending
+from addendum.agent.context.shapes import ShapeTrial, given_up
 from addendum.agent.results import (
     Notice,
     ReasoningPiece,
@@ -29,6 +30,7 @@ from addendum.agent.results import (
 )
 from addendum.agent.runtime import Runtime
 from addendum.errors import ProviderError, ProviderRefused
+from addendum.lines import one_line
 from addendum.log.events import CacheBreak, RequestContext, RouteDowngrade
 from addendum.log.requests import RequestPurpose
 from addendum.routes import (
@@ -37,12 +39,13 @@ from addendum.routes import (
     TOOLS_REFUSED,
     dispatching,
     fields,
+    shapes,
     weaker,
 )
 from addendum.wire.answer import Answer, Parser, ReasoningDelta, TextDelta
 from addendum.wire.apis import wire
 from addendum.wire.endings import told
-from addendum.wire.refusal import one_line, refusal_text
+from addendum.wire.refusal import refusal_text
 from addendum.wire.transport import Retry
 
 
@@ -126,8 +129,8 @@ class Asking:
         config = run.config()
         if self._purpose != "turn" and header is not None:
             config = header.header.config
-        reasons, quarantine = True, Quarantine(run)
-        for _ in range(4 + TRIES):
+        reasons, quarantine, trial = True, Quarantine(run), ShapeTrial(run)
+        for _ in range(5 + TRIES):
             ready = run.requests.prepare(
                 run.route, self.context, config, purpose=self._purpose, until=self._until
             )
@@ -137,8 +140,9 @@ class Asking:
                     async for event in events:
                         yield event
                 answered = True
-                if (without := await quarantine.settle()) is not None:
-                    yield without
+                for line in (await quarantine.settle(), await trial.settle(ready)):
+                    if line is not None:
+                        yield line
                 return
             except ProviderError as error:
                 partial = self.partial() or Answer()
@@ -166,12 +170,14 @@ class Asking:
                 self._go_on(context)
                 softer = await fewer(run, context, ready, error)
                 softer = softer or await downgrade(run, context, error)
+                if softer is not None:
+                    yield Notice(_given_up(context, softer))
+                else:
+                    softer = trial.next(context, ready, error)
                 if softer is None:
+                    self._go_on(trial.undone(context))
                     await run.flush()
                     raise
-                yield Notice(
-                    f"{context.route} refused tool changes; going on by {softer.projection}"
-                )
                 self._go_on(softer)
             finally:
                 run.setup.firsts.end(ready.head, answered=answered)
@@ -251,7 +257,10 @@ class Asking:
 
 def _names_no_field(run: Runtime, context: RequestContext, error: ProviderError) -> bool:
     """Say whether a refusal is about no field of tool changes, or surely about a definition."""
-    rejected = rejected_fields(refusal_text(error), fields(run.route, context))
+    text = refusal_text(error)
+    if wire(context.wire).refused_shapes(text) & shapes(context):
+        return False
+    rejected = rejected_fields(text, fields(run.route, context))
     return not rejected or surely_of_definitions(error)
 
 
@@ -282,17 +291,18 @@ async def fewer(
 async def downgrade(
     run: Runtime, context: RequestContext, error: ProviderError
 ) -> RequestContext | None:
-    """Return what to go on with after a refusal that names tool-change fields (D7), or None.
+    """Return what to go on with after a refusal that names what a request can do without, or None.
 
     A refusal about the place of a block, or about a name that stands nowhere, is our own fault
     and never downgrades.
     """
-    if not isinstance(error, ProviderRefused) or error.status not in (400, 422):
+    if not isinstance(error, ProviderRefused) or error.status not in (400, 422, 500):
         return None
     text = refusal_text(error)
     if error.code == "tool_reference_unresolved" or any(word in text for word in _OUR_FAULT):
         return None
-    rejected = rejected_fields(text, fields(run.route, context))
+    named = wire(context.wire).refused_shapes(text) & shapes(context)
+    rejected = (*rejected_fields(text, fields(run.route, context)), *sorted(named))
     softer = weaker(run.route, context, rejected)
     if softer is not None:
         run.log.append(
@@ -306,6 +316,13 @@ async def downgrade(
         )
         await run.downgrades.keep(run.route, rejected)
     return softer
+
+
+def _given_up(context: RequestContext, softer: RequestContext) -> str:
+    """Return the line that tells how a session goes on after a refusal."""
+    if fresh := [name for name in softer.avoids if name not in context.avoids]:
+        return given_up(context.route, fresh)
+    return f"{context.route} refused tool changes; going on by {softer.projection}"
 
 
 def _told(answer: Answer) -> Iterator[str]:
@@ -323,6 +340,11 @@ def _told(answer: Answer) -> Iterator[str]:
 
 _OUR_FAULT = ("must precede", "must directly follow", "must follow")
 _ROLE = re.compile(r"""role[\s:=\\]*["'`\\]*system""", re.IGNORECASE)
+# Templates (lumpenspace/raft#16), Bedrock (stdapi-ai/stdapi.ai#104): whatever such a message holds.
+_ANY_SYSTEM = re.compile(
+    r"system messages? must be at the beginning|(?:doesn't|does not) support system messages",
+    re.IGNORECASE,
+)
 _UNKNOWN_ITEM = "Cannot determine type of 'item'"
 """What llama-server says of an item that it does not know (commit 86a2835)."""
 
@@ -342,6 +364,8 @@ def rejected_fields(text: str, names: Collection[str]) -> tuple[str, ...]:
     found = {name for name in names if name in text}
     if SYSTEM_ROLE in names and _ROLE.search(text):
         found.add(SYSTEM_ROLE)
+    if _ANY_SYSTEM.search(text):
+        found |= {SYSTEM_ROLE, MESSAGE_TOOLS}.intersection(names)
     if "additional_tools" in names and _UNKNOWN_ITEM in text:
         found.add("additional_tools")
     if MESSAGE_TOOLS in names and _MESSAGE_TOOLS.search(text):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from addendum.agent.state import State
+from addendum.lines import one_line
 from addendum.log.events import RequestContext, ToolLeftOut
 from addendum.log.session_log import SessionLog
 from addendum.log.values import ToolSchema
@@ -17,7 +18,6 @@ from addendum.prompt.wire_facts import SCREENED
 from addendum.routes import Route
 from addendum.tools.registry import Registry, Snapshot
 from addendum.wire.apis import facts
-from addendum.wire.refusal import one_line
 from addendum.wire.schemas import screened
 
 SHOWN = 5

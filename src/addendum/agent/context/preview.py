@@ -23,7 +23,7 @@ from addendum.log.events import (
 )
 from addendum.log.values import ToolSchema
 from addendum.tools.names import model_name
-from addendum.tools.registry import Entry, Snapshot
+from addendum.tools.registry import Snapshot, ToolEntry
 from addendum.tools.servers import Outcome
 
 _MESSAGE = "?"
@@ -64,9 +64,9 @@ def unknown_tool(server: str, names: Collection[str]) -> ToolSchema:
     return ToolSchema(model_name(server, "unknown", names), "", Raw(b'{"type":"object"}'))
 
 
-def shown_only(tool: ToolSchema, server: str | None = None) -> Entry:
+def shown_only(tool: ToolSchema, server: str | None = None) -> ToolEntry:
     """Return a tool of a preview: it is counted, and never run."""
-    return Entry(tool, _refuse, server)
+    return ToolEntry(tool, _refuse, server)
 
 
 async def _refuse(arguments: bytes, context: object, seconds: float) -> Outcome:

@@ -19,12 +19,13 @@ from addendum.agent.context.sent import RENDERING
 from addendum.agent.results import Notice
 from addendum.agent.runtime import Runtime
 from addendum.errors import ContentError, ProviderError, ProviderRefused
+from addendum.lines import one_line
 from addendum.log.events import RequestContext, ToolLeftOut
 from addendum.log.values import ToolSchema
 from addendum.prompt.blocks import Change, Prompt
 from addendum.prompt.updates import PLACEHOLDER
 from addendum.tools.dispatcher import RESERVED_NAMES
-from addendum.wire.refusal import one_line, refusal_text
+from addendum.wire.refusal import refusal_text
 
 TRIES = 3
 """Requests that may be sent once more to find what is refused."""

@@ -88,7 +88,8 @@ class _Line:
     def __init__(self, route: Route, context: RequestContext, needs: WireFacts) -> None:
         self.context = context
         self.projector = Projector(context, needs)
-        self.renderer: Renderer = wire(route.wire).renderer(route, context.rendering)
+        make = wire(route.wire).renderer
+        self.renderer: Renderer = make(route, context.rendering, context.avoids)
         self.last: tuple[Prompt, Config, int] | None = None
 
 

@@ -28,6 +28,7 @@ from msgspec import Raw
 
 from addendum import encoding
 from addendum.errors import ProviderRefused, StreamBroken
+from addendum.lines import one_line
 from addendum.log.values import Call, Usage
 from addendum.wire.answer import (
     Answer,
@@ -53,7 +54,6 @@ from addendum.wire.reading import (
     text,
     values,
 )
-from addendum.wire.refusal import one_line
 from addendum.wire.sse import SseEvent
 
 _ENDS = ("finishMessage", "safetyRatings", "stop_details")
@@ -227,6 +227,9 @@ class GeminiParser:
 _SOUND = {"text": '"', "thought": "tf", "thoughtSignature": '"', "functionCall": "{"}
 """What known fields of a part begin with."""
 
+_BESIDE = frozenset({"thought", "thoughtSignature"})
+"""Fields that say something of a part and are none by themselves."""
+
 _PIECES = frozenset({"partialArgs", "willContinue"})
 
 
@@ -257,10 +260,10 @@ class _Part:
         return True
 
     def native(self) -> Raw | None:
-        """Return the item that is sent back; None for an empty text that carries nothing."""
-        if self._joinable and not self.text:
-            return None
+        """Return the item that is sent back; None for what carries nothing."""
         fields = slices(self._raw)
+        if not fields.keys() - _BESIDE or (self._joinable and not self.text):
+            return None
         value: dict[str, Any] = sound(fields, _SOUND)
         if not self._joined and len(value) == len(fields):
             return self._raw

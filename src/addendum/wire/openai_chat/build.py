@@ -27,6 +27,7 @@ from addendum.prompt.wire_facts import WireFacts
 from addendum.routes.schemas import SchemaRules
 from addendum.wire.definitions import NO_RULES, declarations
 from addendum.wire.openai_chat.reasoning import without_reasoning
+from addendum.wire.openai_chat.shapes import shaped
 from addendum.wire.pieces import Declarations
 from addendum.wire.rendered import Group, Rendered, spliced
 from addendum.wire.schemas import CHOICES
@@ -51,6 +52,7 @@ FACTS = WireFacts(
     bare=without_reasoning,
     kind=kind,
     media_apart=True,
+    shaped=shaped,
 )
 
 
@@ -64,6 +66,7 @@ class Renderer:
         reasoning_stand_in: What stands in `reasoning_content` of answers with calls that have none.
         schemas: What the endpoint takes of a tool's definition.
         rendering: Number of the rendering.
+        avoids: Shapes of a history that are avoided.
     """
 
     def __init__(
@@ -75,13 +78,16 @@ class Renderer:
         reasoning_stand_in: str = "",
         schemas: SchemaRules = NO_RULES,
         rendering: int = 1,
+        avoids: Sequence[str] = (),
     ) -> None:
         self._cache_key = cache_key
         self._max_tokens_field = max_tokens_field
         self._parts = parts
         declare = declarations(_declaration, schemas, rendering, CHOICES)
-        messages = _Messages(parts, reasoning_stand_in, declare)
-        self._rendered = Rendered(messages, declare, _together)
+        self._joined = not parts and "text-parts" in avoids
+        messages = _Messages(parts, reasoning_stand_in, declare, named="nameless-result" in avoids)
+        apart = "user-after-user" not in avoids
+        self._rendered = Rendered(messages, declare, _together if apart else _merged)
 
     @property
     def encoded(self) -> int:
@@ -113,6 +119,9 @@ class Renderer:
         texts = self._rendered.prompt(prompt.system)
         if not texts:
             return b""
+        if self._joined:
+            whole = "\n\n".join(text.text for text in prompt.system)
+            return encoding.encode({"role": "system", "content": whole})
         if len(texts) == 1 and not self._parts:
             return b'{"role":"system","content":' + texts[0][_TEXT:-1] + b"}"
         for index in prompt.marks.system:
@@ -127,9 +136,14 @@ class _Messages:
         parts: Whether the text of what goes in is sent in parts, which marks can stand on.
         reasoning_stand_in: What stands in `reasoning_content` of answers with calls that have none.
         declare: Encodes definitions.
+        named: Whether results name their tools.
     """
 
-    def __init__(self, parts: bool, reasoning_stand_in: str, declare: Declarations) -> None:
+    def __init__(
+        self, parts: bool, reasoning_stand_in: str, declare: Declarations, *, named: bool
+    ) -> None:
+        self._named = named
+        self._names: dict[str, str] = {}
         self._declare = declare
         self._parts = parts
         self._stand_in = reasoning_stand_in
@@ -140,11 +154,18 @@ class _Messages:
     def opening(self, block: Block, last: Group | None) -> bytes:
         return b"" if last is None else b","
 
-    def _content(self, text: str) -> Any:
-        if not self._parts:
-            return text
-        # Anthropic behind a gateway refuses what has no text, and a mark may have to stand on it.
-        return [{"type": "text", "text": text if text.strip() else "(empty)"}]
+    def _content(self, *blocks: Text | Result) -> Any:
+        media = [each for block in blocks if isinstance(block, Text) for each in block.media]
+        if not (self._parts or media):
+            return "\n\n".join(block.text for block in blocks)
+        parts: list[dict[str, Any]] = []
+        for block in blocks:
+            # Anthropic behind a gateway refuses what has no text, and a mark may have to stand on
+            # it.
+            text = block.text if media or block.text.strip() else "(empty)"
+            parts.append({"type": "text", "text": text})
+            parts += map(_file, block.media if isinstance(block, Text) else ())
+        return parts
 
     def prompt(self, texts: Sequence[Text]) -> list[bytes]:
         return [encoding.encode({"type": "text", "text": text.text}) for text in texts]
@@ -161,21 +182,23 @@ class _Messages:
         match first:
             case Text(role="assistant") | Use():
                 return self._answer(blocks)
-            case Text(media=media) if media:
-                parts = [{"type": "text", "text": first.text}, *map(_file, media)]
-                return encoding.encode({"role": first.role, "content": parts})
             case Text():
-                return encoding.encode({"role": first.role, "content": self._content(first.text)})
+                texts = [block for block in blocks if isinstance(block, Text)]
+                return encoding.encode({"role": first.role, "content": self._content(*texts)})
             case Result():
+                name = {"name": self._names.get(first.call_id, first.name)} if self._named else {}
                 return encoding.encode(
                     {
                         "role": "tool",
                         "tool_call_id": first.call_id,
-                        "content": self._content(first.text),
+                        **name,
+                        "content": self._content(first),
                     }
                 )
             case Native():
                 raw = bytes(first.raw)
+                if self._named and b'"tool_calls":' in raw:
+                    self._names |= _called(first.raw)
                 if (
                     self._stand_in
                     and b'"tool_calls":' in raw
@@ -200,6 +223,7 @@ class _Messages:
             for block in blocks
             if isinstance(block, Use)
         ]
+        self._names |= {block.call_id: block.name for block in blocks if isinstance(block, Use)}
         value: dict[str, Any] = {"role": "assistant", "content": text or None}
         if calls and self._stand_in:
             value["reasoning_content"] = self._stand_in
@@ -216,6 +240,13 @@ def _together(block: Block, other: Block) -> bool:
     if isinstance(block, Change):
         return isinstance(other, Change)
     return _neutral(block) and _neutral(other) and block.seq == other.seq
+
+
+def _merged(block: Block, other: Block) -> bool:
+    """As `_together`, where neighbours of the user's role make one message as well."""
+    if isinstance(block, Text) and isinstance(other, Text) and block.role == other.role == "user":
+        return True
+    return _together(block, other)
 
 
 def _neutral(block: Block) -> bool:
@@ -283,6 +314,12 @@ def rewrite(native: tuple[Raw, ...], envelopes: Mapping[str, str], name: str) ->
         name: What they are called.
     """
     return tuple(_renamed(raw, envelopes, name) for raw in native)
+
+
+def _called(raw: Raw) -> dict[str, str]:
+    """Return the names of what an answer calls, by call id."""
+    calls = msgspec.json.decode(_fields.decode(raw)["tool_calls"], type=list[dict[str, Any]])
+    return {call["id"]: call["function"]["name"] for call in calls}
 
 
 def _renamed(raw: Raw, envelopes: Mapping[str, str], name: str) -> Raw:

@@ -14,7 +14,7 @@ Sources: OpenAI guide "Prompt caching" and openai-python 3.57.0 types (2026-11);
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from addendum import encoding
 from addendum.wire.segment import (
@@ -30,6 +30,9 @@ from addendum.wire.segment import (
     parse,
     text_of,
 )
+
+_JOINT = "\n\n"
+"""Stands between what was joined in one text."""
 
 _APART = frozenset({"role", "content", "tool_calls", "tools"})
 _REASONING = ("reasoning_content", "reasoning", "reasoning_details")
@@ -61,10 +64,13 @@ def segments(body: bytes | Json, tail: str | None = None) -> tuple[Segment, ...]
     row = Row(_markable)
     for at, entry in enumerate(objects(value.get("tools"))):
         row.add("tool", "tools", "tool", f"tools[{at}]", entry, defines=_function(entry))
+    messages = objects(value.get("messages"))
+    carrier = _carrier(messages, tail) if tail else -1
     front = True
-    for at, message in enumerate(objects(value.get("messages"))):
+    for at, message in enumerate(messages):
         front = front and message.get("role") in ("system", "developer")
-        _message(row, f"messages[{at}]", message, "system" if front else "message")
+        inside = tail if at == carrier else None
+        _message(row, f"messages[{at}]", message, "system" if front else "message", inside)
     return row.finish(tail)
 
 
@@ -85,7 +91,27 @@ def settings(body: bytes | Json) -> dict[str, str]:
     }
 
 
-def _message(row: Row, path: str, message: Json, kind: Kind) -> None:
+def _carrier(messages: Sequence[Json], tail: str) -> int:
+    """Return the place of the newest message in which this turn's instructions have company."""
+    for at in range(len(messages) - 1, -1, -1):
+        content = messages[at].get("content")
+        if messages[at].get("role") == "user" and isinstance(content, str) and tail in content:
+            return at
+    return -1
+
+
+def _apart(text: str, tail: str) -> tuple[str, ...]:
+    """Return a text in two, this turn's instructions first: they go with their turn."""
+    found = text.find(tail)
+    start = text.rfind(_JOINT, 0, found) + len(_JOINT) if _JOINT in text[:found] else 0
+    end = text.find(_JOINT, found + len(tail))
+    end = len(text) if end < 0 else end
+    around = (text[:start].removesuffix(_JOINT), text[end:].removeprefix(_JOINT))
+    rest = _JOINT.join(filter(None, around))
+    return (text[start:end], rest) if rest else (text,)
+
+
+def _message(row: Row, path: str, message: Json, kind: Kind, tail: str | None) -> None:
     role = str(message.get("role", ""))
     head = {
         name: value
@@ -99,7 +125,14 @@ def _message(row: Row, path: str, message: Json, kind: Kind) -> None:
             value = {name: message[name]}
             row.add(kind, role, "reasoning", f"{path}.{name}", value, transparent=True)
     for at, part in enumerate(blocks(message.get("content"))):
-        row.add(kind, role, str(part.get("type", "")), f"{path}.content[{at}]", part)
+        # Where roles alternate, neighbours are one text.
+        whole = (
+            [part]
+            if tail is None
+            else [part | {"text": each} for each in _apart(text_of(part), tail)]
+        )
+        for piece in whole:
+            row.add(kind, role, str(part.get("type", "")), f"{path}.content[{at}]", piece)
     for at, entry in enumerate(objects(message.get("tools"))):
         place = f"{path}.tools[{at}]"
         row.add(kind, role, "declaration", place, entry, defines=_function(entry))

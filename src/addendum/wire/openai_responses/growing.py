@@ -109,7 +109,8 @@ class Item(Draft):
                 parts = [table(part) for part in array(item.get("content"))]
                 self.refused = self.refused or any(part.get("refusal") for part in parts)
                 said = (text(part.get("text")) or text(part.get("refusal")) for part in parts)
-                self._whole = text(item.get("content")) or "".join(said)
+                # A text in place of the list is worth no more than the pieces that came.
+                self._whole = "".join(said) or ("" if self._text else text(item.get("content")))
             case "reasoning":
                 self._whole = _said(item.get("summary")) + _said(item.get("content"))
             case _:
