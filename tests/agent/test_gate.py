@@ -130,6 +130,37 @@ def test_whoever_does_not_say_yes_or_no_has_not_said_yes(asked: str, answer: Any
     assert verdict.gate == ("can_dispatch" if asked == "can_dispatch" else "policies")
 
 
+READS = {"one": '{"server":"db"}', "another": '{"server":"web"}', "all": "{}"}
+"""Calls of a tool that reads the server which it is told, or all of them: `db` and `web`."""
+
+
+@pytest.mark.parametrize(
+    ("policy", "default", "asks", "refuses"),
+    [
+        (Policy("deny", server="db"), "allow", "", "one all"),
+        (Policy("ask", server="d?"), "allow", "one all", ""),
+        (Policy("allow", server="db"), "deny", "", "another all"),
+        (Policy("allow", server="*"), "deny", "", ""),
+        (Policy("deny", server="elsewhere"), "allow", "", ""),
+        (Policy("deny", server="db", when=lambda a: "server" not in a), "allow", "", "all"),
+    ],
+    ids=str,
+)
+def test_what_a_call_reads_of_servers_is_theirs(
+    policy: Policy, default: Any, asks: str, refuses: str
+) -> None:
+    def reaches(arguments: Any) -> tuple[str, ...]:
+        return (arguments["server"],) if "server" in arguments else ("db", "web")
+
+    schema: dict[str, Any] = {"type": "object", "properties": {"server": {"type": "string"}}}
+    read = ToolEntry(ToolSchema("t", "", Raw(encoding.encode(schema))), _never, reaches=reaches)
+    now = scene(read, approval=Approval((policy,), default=default))
+    for name, arguments in READS.items():
+        verdict = judge(now, planned(arguments))
+        assert (verdict.asks is not None) == (name in asks.split()), name
+        assert (verdict.refused is not None) == (name in refuses.split()), name
+
+
 @pytest.mark.parametrize(
     ("policy", "told"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -11,6 +12,8 @@ from tests.agent.stage import CHAT, CLAUDE, breaks, fn, names, results, stage, t
 from tests.tools.pictures import b64, png
 from tests.tools.rich_server import Rich
 
+from addendum.agent.calls.approval import Approval, Decision, Policy
+from addendum.agent.calls.hooks import Deny, Hook, HookCall
 from addendum.agent.calls.progress import Progress
 from addendum.agent.results import ToolFinished, ToolProgress, TurnDone
 from addendum.agent.session import Session
@@ -188,6 +191,39 @@ async def test_resources_are_read_through_two_tools_of_the_head(route: str) -> N
             assert {reason for reason, _ in breaks(session)} == wanted
         assert not here.refused()
         assert not here.judged(route).totals.undeclared_misses
+
+
+@pytest.mark.parametrize("text", ["list", "list one", "read"])
+@pytest.mark.parametrize("way", ["deny", "ask", "always", "hook", "other"])
+async def test_rules_for_a_server_hold_for_what_is_read_of_it(way: str, text: str) -> None:
+    heard: list[str | None] = []
+
+    def note(call: HookCall) -> Deny | None:
+        heard.append(call.server)
+        return Deny("not of this one") if call.server == "rich" else None
+
+    pattern = "other*" if way == "other" else "r*"
+    action = "deny" if way in ("deny", "other") else "ask"
+    rules: dict[str, Any] = {
+        "approval": Approval((Policy(action, server=pattern),), default="allow")
+    }
+    if way == "hook":
+        rules = {"hooks": [Hook(before=note)]}
+    async with stage(SCRIPT) as here:
+        agent = here.agent(CLAUDE, tools=RESOURCE_TOOLS, mcp_servers=[rich()], **rules)
+        async with here.open(agent) as session:
+            done = await session.run(text)
+            assert bool(done.waiting) == (way in ("ask", "always"))
+            if way == "always":
+                # Allowed for good: for what was read, not for whatever may be read later.
+                yes = Decision("approve", always=True)
+                await session.decide({each.call_id: yes for each in done.waiting})
+                assert not results(session)[-1].is_error
+                await session.rewind()
+                assert (await session.run(text)).waiting
+            elif way != "ask":
+                assert results(session)[-1].is_error == (way in ("deny", "hook"))
+            assert heard == (["rich"] if way == "hook" else [])
 
 
 async def test_the_tools_are_nothing_outside_a_session() -> None:

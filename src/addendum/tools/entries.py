@@ -10,7 +10,7 @@ and destroy them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, cast
@@ -67,6 +67,8 @@ class ToolEntry(Struct, frozen=True):
         timeout: Its own time limit in seconds, if any.
         annotations: Hints as a JSON object, where they are known: its server's, or our own.
         own: The server's own name for it.
+        reaches: For a function that reads servers: names those that a call with these arguments
+            would reach. None where the tool's own server says it.
     """
 
     schema: ToolSchema
@@ -75,6 +77,13 @@ class ToolEntry(Struct, frozen=True):
     timeout: float | None = None
     annotations: Raw | None = None
     own: str | None = None
+    reaches: Callable[[Mapping[str, Any]], Collection[str]] | None = None
+
+    def servers(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names of the servers that a call with these arguments would reach."""
+        if self.reaches is not None:
+            return tuple(self.reaches(arguments))
+        return () if self.server is None else (self.server,)
 
     @property
     def hints(self) -> Hints:

@@ -7,6 +7,7 @@ connection changes no snapshot: only a switch, or a server's settled list, does.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import anyio
@@ -29,7 +30,7 @@ from addendum.tools.held import Held
 from addendum.tools.mcp.pool import Connection, ServerPool
 from addendum.tools.mcp.values import ServerSpec, ServerState
 from addendum.tools.names import check_function_names, model_name, namer
-from addendum.tools.resources import resource_run
+from addendum.tools.resources import reached, resource_run
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
 from addendum.tools.servers import (
     Outcome,
@@ -532,7 +533,13 @@ class Registry:
 
         own = resource_run(tool, self._on, self._connect)
         hints = Raw(b'{"readOnlyHint":true}') if tool.read_only else None
-        return ToolEntry(tool.schema, own or run, timeout=tool.timeout, annotations=hints)
+        return ToolEntry(
+            tool.schema,
+            own or run,
+            timeout=tool.timeout,
+            annotations=hints,
+            reaches=None if own is None else partial(reached, self._on),
+        )
 
     async def aclose(self) -> None:
         """Give all connections back."""

@@ -7,7 +7,7 @@ servers that are switched on can be read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import anyio
@@ -65,6 +65,19 @@ READ_RESOURCE = _tool(
 )
 RESOURCE_TOOLS = (LIST_RESOURCES, READ_RESOURCE)
 """`list_resources` and `read_resource`, for `Agent(tools=...)`."""
+
+
+def reached(
+    servers: Callable[[], Sequence[Server]], arguments: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Return the names of the servers that a call of one of the two tools reads.
+
+    Args:
+        servers: Gives the servers that are on.
+        arguments: The call's.
+    """
+    name = arguments.get("server")
+    return tuple(each.spec.name for each in servers()) if name is None else (str(name),)
 
 
 def resource_run(

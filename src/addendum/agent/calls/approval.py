@@ -60,7 +60,9 @@ class Policy(Struct, frozen=True):
     Attributes:
         action: `allow`, `ask` or `deny`.
         tool: Real name of the tool, exact or as a glob pattern; upper and lower case differ.
-        server: Name of the MCP server, exact or as a glob pattern. Own functions have none.
+        server: Name of the MCP server, exact or as a glob pattern. Own functions have none, but
+            `RESOURCE_TOOLS` have those that a call reads: `allow` is for a call if it fits all of
+            them, `ask` and `deny` are if they fit one.
         read_only: Whether the server says so (`readOnlyHint`), or the function was made so
             (`@tool(read_only=True)`). What nobody says is no. It is the server's word: use it for
             servers that you trust.
@@ -88,17 +90,22 @@ class Policy(Struct, frozen=True):
         name = entry.schema.name
         if not (name == self.tool or fnmatchcase(name, self.tool)):
             return False
-        if self.server is not None and (
-            entry.server is None
-            or not (entry.server == self.server or fnmatchcase(entry.server, self.server))
-        ):
-            return False
+        given: Any = None
+        if self.when is not None or entry.reaches is not None:
+            given = encoding.decode(arguments or "{}", limit=MAX_ARGUMENTS)
+        if self.server is not None:
+            fitting = [
+                server == self.server or fnmatchcase(server, self.server)
+                for server in entry.servers(given)
+            ]
+            if not fitting or not (all if self.action == "allow" else any)(fitting):
+                return False
         read_only, destructive = hints(entry)
         if self.read_only not in (None, read_only) or self.destructive not in (None, destructive):
             return False
         if self.when is None:
             return True
-        answer: Any = self.when(encoding.decode(arguments or "{}", limit=MAX_ARGUMENTS))
+        answer: Any = self.when(given)
         if inspect.iscoroutine(answer):
             answer.close()
         if not isinstance(answer, bool):
@@ -159,7 +166,8 @@ class Decision(Struct, frozen=True):
             and denials too.
         text: The reason or the response.
         always: With `approve` or `edit`: do not ask about this tool again in this session, as long
-            as its definition, its server and its hints are as now. What hooks ask is asked still.
+            as its definition, its server and its hints are as now. What hooks ask is asked still,
+            and so is a tool that reads whatever server a call names (`RESOURCE_TOOLS`).
 
     Raises:
         ConfigurationError: A field holds what it cannot hold, or does not go with the kind.

@@ -578,14 +578,16 @@ class Batch:
 
     def _seen(self, call: Call) -> HookCall:
         entry = self._run.registry.current().entries.get(call.name)
+        arguments = encoding.decode(call.arguments or "{}", limit=MAX_ARGUMENTS)
+        servers = () if entry is None else entry.servers(arguments)
         return HookCall(
             self._run.id,
             self._turn,
             self._step,
             call.id,
             call.name,
-            encoding.decode(call.arguments or "{}", limit=MAX_ARGUMENTS),
-            None if entry is None else entry.server,
+            arguments,
+            servers[0] if len(servers) == 1 else None,
             call.origin,
         )
 

@@ -239,7 +239,9 @@ def _policies(scene: Scene, item: Planned, asks: Sequence[str]) -> Outcome | Wan
         return None
     entry = _entry(scene, item)
     action, reason = scene.approval.judge(scene.read(entry), item.call.arguments)
-    if action == "allow" or (action == "ask" and scene.consent.always(item.call.name, entry.terms)):
+    # Its terms name no server, where each call may reach another one.
+    always = entry.reaches is None and scene.consent.always(item.call.name, entry.terms)
+    if action == "allow" or (action == "ask" and always):
         return None
     return Wants(reason) if action == "ask" else blocked(reason)
 

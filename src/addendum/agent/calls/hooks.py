@@ -54,7 +54,7 @@ class HookCall(Struct, frozen=True):
         id: The model's call id.
         name: The real tool.
         arguments: What it will run with; a copy, changed by `Change` only.
-        server: The MCP server that the tool comes from, if any.
+        server: The MCP server that the tool comes from, or that a resource is read of, if any.
         origin: `direct`, or `dispatched` if it came through the dispatcher.
     """
 
