@@ -144,7 +144,6 @@ READS = {"one": '{"server":"db"}', "another": '{"server":"web"}', "all": "{}"}
         (Policy("deny", server="elsewhere"), "allow", "", ""),
         (Policy("deny", server="db", when=lambda a: "server" not in a), "allow", "", "all"),
     ],
-    ids=str,
 )
 def test_what_a_call_reads_of_servers_is_theirs(
     policy: Policy, default: Any, asks: str, refuses: str

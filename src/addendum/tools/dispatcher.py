@@ -47,6 +47,7 @@ from addendum.tools.envelope import (
     with_name,
     with_parameters,
 )
+from addendum.tools.foreign import is_own
 from addendum.tools.output_references import Fill
 from addendum.tools.search import TOOL_SEARCH, TOOL_SEARCH_NAME
 from addendum.tools.validation import SchemaUnusable, validator_for
@@ -182,8 +183,10 @@ def allows(rule: CanDispatch | None, schema: ToolSchema) -> bool:
     """
     try:
         answer: Any = True if rule is None else rule(schema.name, schema)
-    except Exception:  # whoever cannot answer has not allowed it
-        return False
+    except BaseException as error:
+        if not is_own(error):
+            raise
+        return False  # whoever cannot answer has not allowed it
     if inspect.iscoroutine(answer):
         answer.close()
     return answer is True

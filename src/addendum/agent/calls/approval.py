@@ -42,6 +42,7 @@ from addendum.log.known import KnownTool, ToolsKnown
 from addendum.tools.entries import ToolEntry, hints_known, terms, unrecorded
 from addendum.tools.entries import definition as definition
 from addendum.tools.envelope import MAX_ARGUMENTS
+from addendum.tools.foreign import is_own
 from addendum.tools.registry import Outcome
 from addendum.tools.search import TOOL_SEARCH_NAME
 
@@ -237,7 +238,9 @@ class Approval(Struct, frozen=True):
         for number, policy in enumerate(self.policies, 1):
             try:
                 fits = policy.fits(entry, arguments)
-            except Exception as error:
+            except BaseException as error:
+                if not is_own(error):
+                    raise
                 return "deny", f"{policy.told(number)} failed ({described(error)})"
             if fits:
                 return policy.action, policy.told(number)
@@ -372,7 +375,9 @@ async def handled(approval: Approval, asked: ApprovalAsked) -> Mapping[str, Deci
             given = await given
         check_value("Approval.decide", "its answer", given, Mapping)
         answers = {each.call_id: given[each.call_id] for each in waiting if each.call_id in given}
-    except Exception as error:
+    except BaseException as error:
+        if not is_own(error):
+            raise
         why = f"nobody could be asked ({described(error)})"
         return {each.call_id: DecidedCall(each.call_id, "deny", text=why) for each in waiting}
     return {call_id: _answered(call_id, answer) for call_id, answer in answers.items()}

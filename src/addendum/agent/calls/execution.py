@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
@@ -14,6 +13,7 @@ from addendum.encoding import clean
 from addendum.errors import AddendumError, described
 from addendum.log.session_log import OUTCOME_UNKNOWN
 from addendum.log.values import Call
+from addendum.tools.foreign import is_own
 from addendum.tools.functions import ToolContext
 from addendum.tools.registry import Outcome, ToolEntry
 
@@ -135,19 +135,11 @@ async def run_one(item: Planned, context: Callable[[Call], ToolContext], timeout
         )
     except AddendumError as error:
         return Outcome(str(error), True, "TOOL_FAILED")
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
     except BaseException as error:
-        # A tool is foreign code: whatever it raises is its result, `sys.exit()` and a cancellation
-        # of its own making too.
-        if isinstance(error, anyio.get_cancelled_exc_class()) and _cancelled():
+        # A tool is foreign code: whatever it raises is its result.
+        if not is_own(error):
             raise
         return Outcome(f"{item.call.name} failed: {described(error)}", True, "TOOL_FAILED")
-
-
-def _cancelled() -> bool:
-    """Say whether somebody asked for this task's end."""
-    return anyio.current_effective_deadline() == -math.inf
 
 
 def bounded(outcome: Outcome, limit: int) -> Outcome:

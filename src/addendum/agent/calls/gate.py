@@ -55,6 +55,7 @@ from addendum.tools.entries import (
     is_excluded,
     unrecorded,
 )
+from addendum.tools.foreign import is_own
 from addendum.tools.registry import Outcome
 from addendum.tools.search import TOOL_SEARCH_NAME
 
@@ -163,7 +164,9 @@ def judge(scene: Scene, item: Planned, gates: Sequence[Gate] | None = None) -> V
     for gate in GATES if gates is None else gates:
         try:
             answer = gate.rule(scene, item, asks)
-        except Exception as error:
+        except BaseException as error:
+            if not is_own(error):
+                raise
             answer = faulty(f"Blocked: a check of this call failed ({described(error)})")
         match answer:
             case Outcome():

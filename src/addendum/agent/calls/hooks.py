@@ -32,6 +32,7 @@ from addendum.errors import ConfigurationError, ContentError
 from addendum.lines import shortened
 from addendum.log.values import Call
 from addendum.tools.dispatcher import Refused, Resolved
+from addendum.tools.foreign import is_own
 from addendum.tools.registry import Outcome
 
 MAX_CONTEXT = 64 * 1024
@@ -229,7 +230,9 @@ async def run_before(
                     context.append(_context(text))
                 case _:  # pyright: ignore[reportUnnecessaryComparison]
                     raise TypeError(f"a hook returned {type(answer).__name__}")
-        except Exception as error:
+        except BaseException as error:
+            if not is_own(error):
+                raise
             refused = faulty(f"Blocked: a check of this call failed ({described(error)})")
         if refused is not None:
             break
@@ -247,7 +250,9 @@ async def run_after(hooks: Sequence[Hook], call: HookCall, outcome: Outcome) -> 
                 outcome = Outcome(encoding.clean(answer.text), outcome.is_error, outcome.code)
             elif answer is not None:  # pyright: ignore[reportUnnecessaryComparison]
                 raise TypeError(f"a hook returned {type(answer).__name__}")
-        except Exception as error:
+        except BaseException as error:
+            if not is_own(error):
+                raise
             return faulty(
                 "the tool ran, but a check of its result failed, so the result is withheld "
                 f"({described(error)})"
@@ -262,7 +267,9 @@ async def run_failure(hooks: Sequence[Hook], call: HookCall, outcome: Outcome) -
             continue
         try:
             await _result(hook.failure(_copy(call), outcome))
-        except Exception as error:
+        except BaseException as error:
+            if not is_own(error):
+                raise
             outcome = faulty(f"the call failed, and so did a hook for that ({described(error)})")
     return outcome
 
@@ -285,7 +292,9 @@ async def run_batch(
             await _result(
                 hook.batch([_copy(calls[p]) for p in places], [outcomes[p] for p in places])
             )
-        except Exception as error:
+        except BaseException as error:
+            if not is_own(error):
+                raise
             raise ConfigurationError(
                 f"a hook for the results of a round failed ({described(error)}); mend it and "
                 "send the message again"
@@ -306,7 +315,7 @@ def faulty(text: str) -> Outcome:
     return Outcome(text, True, "HOOK_FAILED")
 
 
-def described(error: Exception) -> str:
+def described(error: BaseException) -> str:
     """Return one line on an error of foreign code, whatever it raises when it is asked."""
     return shortened(encoding.clean(errors.described(error)), _SAID)
 
