@@ -51,6 +51,19 @@ class Thing(Struct, frozen=True):
         check_fields(self)
 
 
+class Broken(list[Any]):
+    """A list that fails when it is looked at."""
+
+    def __iter__(self) -> Any:
+        raise RuntimeError("no")
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("no")
+
+    def __repr__(self) -> str:
+        return "<broken>"
+
+
 FAULTS: list[tuple[Any, Any, str]] = [
     (Literal["a", "b"], "A", "W(x='A'): must be 'a' or 'b'"),
     (Literal["a", "b"] | None, 1, "W(x=1): must be 'a', 'b' or None"),
@@ -64,6 +77,19 @@ FAULTS: list[tuple[Any, Any, str]] = [
     (Seconds, 0, "W(x=0): must be a number above 0"),
     (Seconds, math.nan, "W(x=nan): must be a number above 0"),
     (Seconds | None, math.inf, "W(x=inf): must be a number above 0 or None"),
+    (Seconds, 10**5000, f"W(x=a int): must be a number above 0 and at most {MOST:,}"),
+    (
+        AtLeastOne,
+        -(10**5000),
+        f"W(x=a int): must be a whole number of 1 or more and at most {MOST:,}",
+    ),
+    (Literal["a"], Broken(), "W(x=<broken>): must be 'a'"),
+    (Sequence[Inner], Broken([Inner()]), "W(x=<broken>): must be a list of Inner(...)"),
+    (
+        Annotated[tuple[Word, ...], SECRET],
+        Broken(["x"]),
+        "W(x=...): must be a list of text, not a Broken",
+    ),
     (str, None, "W(x=None): must be text"),
     (Word, "", "W(x=''): must be text that is not empty"),
     (Collection[str], "drop", "W(x='drop'): must be a list of text, such as ['drop']"),

@@ -96,3 +96,34 @@ def test_a_lone_surrogate_is_refused_where_we_write() -> None:
     with pytest.raises(ContentError, match="lone surrogate"):
         encoding.encode({"a": "\ud800"})
     assert encoding.clean("a\ud800😀") == "a\ufffd😀"
+
+
+class Marked(str):
+    """As `markupsafe.Markup` or `numpy.str_`."""
+
+
+class Count(int):
+    """A whole number of somebody's own."""
+
+
+class Share(float):
+    """As `numpy.float64`."""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Marked("ä"), '"ä"'),
+        (Count(3), "3"),
+        (Share(0.5), "0.5"),
+        ({Marked("k"): [Marked("v"), Count(1)]}, '{"k":["v",1]}'),
+    ],
+)
+def test_text_and_numbers_of_other_classes_are_text_and_numbers(value: Any, text: str) -> None:
+    assert encoding.encode(value).decode() == encoding.canonical(value).decode() == text
+
+
+@pytest.mark.parametrize("value", [object(), 1j, {"a": object()}, b"".join])
+def test_what_is_no_json_is_not_written(value: Any) -> None:
+    with pytest.raises(TypeError):
+        encoding.encode(value)

@@ -220,6 +220,7 @@ POOL: dict[str, Any] = {
     "zero": 0,
     "negative": -1,
     "huge": 10**30,
+    "too huge for a float": 10**400,
     "fraction": 1.5,
     "nan": math.nan,
     "infinite": math.inf,
@@ -236,7 +237,16 @@ POOL: dict[str, Any] = {
     "class": dict,
     "odd": Odd(),
 }
-NUMBERS = {"number", "zero", "negative", "huge", "fraction", "nan", "infinite"}
+NUMBERS = {
+    "number",
+    "zero",
+    "negative",
+    "huge",
+    "too huge for a float",
+    "fraction",
+    "nan",
+    "infinite",
+}
 
 
 def taken(annotation: Any, meta: Meta | None = None) -> set[str]:

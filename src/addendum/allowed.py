@@ -56,6 +56,13 @@ class Rule(NamedTuple):
     fault: Callable[[Any], Fault | None]
     tidy: Callable[[Any], Any] | None = None
 
+    def wrong(self, value: Any) -> Fault | None:
+        """Return what is wrong with a value, also with one that cannot be looked at."""
+        try:
+            return self.fault(value)
+        except Exception:  # foreign code: a list or a number that somebody made otherwise
+            return Fault("", value, self.allowed)
+
 
 # -- words ----------------------------------------------------------------------------------
 
@@ -161,7 +168,7 @@ def _described(rule: Rule, metas: Sequence[Meta]) -> Rule:
         return rule
 
     def fault(value: Any) -> Fault | None:
-        wrong = rule.fault(value)
+        wrong = rule.wrong(value)
         if wrong is None:
             return None
         allowed = wrong.allowed if words is None else (words,)
@@ -189,7 +196,7 @@ def word_rule(choices: Sequence[Any]) -> Rule:
 
     def fault(value: Any) -> Fault | None:
         for each in choices:
-            if value == each and isinstance(value, type(each)):
+            if isinstance(value, type(each)) and value == each:
                 return None
         return Fault("", value, allowed)
 
@@ -241,8 +248,7 @@ def _number(kind: type[int] | type[float], meta: Meta | None) -> Rule:
         return (
             isinstance(value, types_taken)
             and not isinstance(value, bool)
-            and (kind is int or math.isfinite(value))
-            and abs(value) <= MOST
+            and abs(value) <= MOST  # so no NaN, and nothing infinite
             and (rule.gt is None or value > rule.gt)
             and (rule.ge is None or value >= rule.ge)
             and (rule.lt is None or value < rule.lt)
@@ -251,7 +257,7 @@ def _number(kind: type[int] | type[float], meta: Meta | None) -> Rule:
 
     def allowed(value: Any) -> tuple[str, ...]:
         is_number = isinstance(value, types_taken) and not isinstance(value, bool)
-        huge = is_number and math.isfinite(value) and abs(value) > MOST
+        huge = is_number and MOST < abs(value) != math.inf
         return (f"{what}{_bounds(meta)}{f' and at most {MOST:,}' if huge else ''}",)
 
     def fault(value: Any) -> Fault | None:

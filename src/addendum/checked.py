@@ -66,7 +66,7 @@ def check_fields(value: Struct) -> None:
     """
     for name, rule in _field_rules(type(value)):
         given = getattr(value, name)
-        fault = rule.fault(given)
+        fault = rule.wrong(given)
         if fault is not None:
             raise _wrong(type(value).__name__, name, fault)
         if rule.tidy is not None:
@@ -96,7 +96,7 @@ def checks_arguments(function: Callable[P, R]) -> Callable[P, R]:
         known = rules()
         for name, value in given.items():
             rule = known.get(name)
-            fault = None if rule is None else rule.fault(value)
+            fault = None if rule is None else rule.wrong(value)
             if fault is not None:
                 raise _wrong(where, name, fault)
 
@@ -138,7 +138,7 @@ class Attribute(Generic[T]):
         return instance.__dict__[self._name]
 
     def __set__(self, instance: Any, value: T) -> None:
-        fault = self._rule.fault(value)
+        fault = self._rule.wrong(value)
         if fault is not None:
             raise _wrong(self._where, self._name, fault)
         instance.__dict__[self._name] = value
@@ -156,7 +156,7 @@ def check_value(where: str, name: str, value: Any, annotation: Any) -> None:
     Raises:
         ConfigurationError: It is something else.
     """
-    fault = rule_of(annotation).fault(value)
+    fault = rule_of(annotation).wrong(value)
     if fault is not None:
         raise _wrong(where, name, fault)
 
@@ -167,7 +167,7 @@ def check_word(where: str, name: str, value: Any, words: Sequence[str]) -> None:
     Raises:
         ConfigurationError: It is another one.
     """
-    fault = word_rule(words).fault(value)
+    fault = word_rule(words).wrong(value)
     if fault is not None:
         raise _wrong(where, name, fault)
 

@@ -34,8 +34,21 @@ MAX_DEPTH = 200
 MAX_TEXT = 32 * 1024 * 1024
 """Bytes that one JSON text from outside may have, unless the caller states another limit."""
 
-_wire = msgspec.json.Encoder()
-_sorted = msgspec.json.Encoder(order="sorted")
+
+def _plain(value: Any) -> Any:
+    """Return text or a number of a class that others made of them, such as `numpy.float64`."""
+    # Their own methods may say anything.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    raise TypeError(f"a {type(value).__name__} is no JSON")
+
+
+_wire = msgspec.json.Encoder(enc_hook=_plain)
+_sorted = msgspec.json.Encoder(enc_hook=_plain, order="sorted")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
