@@ -78,6 +78,10 @@ def test_takes_the_variables_of_the_process(
         ({"command": "a", "env": {"A": 1}}, '"env" must be an object of texts'),
         ({"command": "a", "on": "yes"}, '"on" must be true or false'),
         ({"url": "ftp://x"}, "must begin with http"),
+        ({"url": "http://"}, "and a host"),
+        ({"url": "http://[::x"}, "and a host"),
+        ({"url": "http://u:hunter2hunter2@h:99999/x"}, "url=... must"),
+        ({"url": "http://x/a\nb"}, "and a host"),
         ({"url": "http://x", "type": "sse"}, "old SSE transport"),
         ({"url": "http://x", "type": "stdio"}, 'needs a "command"'),
         ({"command": "a", "type": "http"}, 'needs a "url"'),
@@ -102,6 +106,18 @@ def test_a_bad_server_is_told_in_one_line(tmp_path: Path, entry: Any, message: s
         ('{"mcpServers": {"": {"command": "a"}}}', "unusable name"),
         ('{"mcpServers": {"a\\nb": {"command": "a"}}}', "unusable name"),
         (" " * (1024 * 1024 + 1), "more than"),
+        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "'a' stands twice"),
+        (
+            '{"mcpServers": {"a": {"command": "x",}, "a": {"command": "y"}}} // b',
+            "'a' stands twice",
+        ),
+        ('{"mcpServers": {"a": {"url": "http://x", "url": "http://y"}}}', "'url' stands twice"),
+        ('{"mcpServers": {}, "mcpServers": {"a": {"command": "y"}}}', "stands twice"),
+        (
+            '{"mcpServers": {"a": {"command": "x", "env": {"K": "1", "K": "2"}}}}',
+            "'K' stands twice",
+        ),
+        ('{"mcpServers": {"a": {"command": "x", "timeout": ' + "9" * 5000 + "}}}", "out of range"),
     ],
 )
 def test_a_bad_file_is_told_in_one_line(tmp_path: Path, text: str, message: str) -> None:
@@ -110,6 +126,17 @@ def test_a_bad_file_is_told_in_one_line(tmp_path: Path, text: str, message: str)
     with pytest.raises(ConfigurationError, match=message) as caught:
         read_mcp_file(place)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("way", ["command", "path of an address"])
+def test_a_spec_shows_no_key(way: str) -> None:
+    key = "sk-ant-api03-" + "aB3dE5fG7h" * 4
+    spec = (
+        ServerSpec(name="s", command=(f"/opt/{key}/run",))
+        if way == "command"
+        else ServerSpec(name="s", url=f"http://x/{key}/mcp")
+    )
+    assert "aB3dE5fG7h" not in repr(spec) and "redacted" in repr(spec)
 
 
 def test_a_missing_file_is_told_in_one_line(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
@@ -14,6 +15,7 @@ from addendum.checked import Location, check_value, nearest
 from addendum.encoding import decode
 from addendum.errors import ConfigurationError, ContentError
 from addendum.lines import one_line
+from addendum.masking import masked
 from addendum.paths import read_bytes
 from addendum.tools.mcp.values import ServerSpec
 
@@ -123,14 +125,32 @@ def _json(data: bytes) -> Any:
     except UnicodeDecodeError:
         raise ContentError("it is no text in UTF-8") from None
     try:
-        return decode(text, limit=MAX_FILE)
+        return _once(text, decode(text, limit=MAX_FILE))
     except ContentError as error:
         # Text between quotes stays; white space keeps the places that an error names.
         bare = _COMMENT.sub(lambda found: _blank(found.group(), "/"), text)
         bare = _LAST_COMMA.sub(lambda found: _blank(found.group(), ","), bare)
         if bare == text:
             raise error
-        return decode(bare, limit=MAX_FILE)
+        return _once(bare, decode(bare, limit=MAX_FILE))
+
+
+def _once(text: str, value: Any) -> Any:
+    """Return what was decoded, if no name stands twice in an object of it: one would be lost.
+
+    Raises:
+        ContentError: One does.
+    """
+
+    def pairs(members: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in members]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            shown_name = one_line(masked(twice), 60)
+            raise ContentError(f"{shown_name!r} stands twice in one object, and one would be lost")
+
+    json.loads(text, object_pairs_hook=pairs, parse_int=str, strict=False)
+    return value
 
 
 def _blank(text: str, begin: str) -> str:

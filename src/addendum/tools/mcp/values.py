@@ -126,11 +126,11 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.command and not self.command[0]:
             raise ConfigurationError(f"{where}: command={self.command} names no program; name one")
-        if self.url is not None and not self.url.startswith(("http://", "https://")):
+        if self.url is not None and not _is_address(self.url):
             # Behind an @ or a ? stands what may be a key.
-            named = "..." if set("@?#") & set(self.url) else shown(self.url)
+            named = "..." if set("@?#") & set(self.url) else shown(masked(self.url))
             raise ConfigurationError(
-                f"{where}: url={named} must begin with http:// or https://; correct it"
+                f"{where}: url={named} must begin with http:// or https:// and a host; correct it"
             )
 
     def key(self) -> str:
@@ -175,7 +175,17 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
         if self.url is not None:
             parts = urlsplit(self.url)
             where = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-        return f"ServerSpec(name={self.name!r}, at={where!r})"
+        return masked(f"ServerSpec(name={self.name!r}, at={where!r})")
+
+
+def _is_address(url: str) -> bool:
+    """Say whether an address names a host, and a port if any."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    return url.startswith(("http://", "https://")) and bool(parts.hostname) and url.isprintable()
 
 
 class RemoteTool(msgspec.Struct, frozen=True):
