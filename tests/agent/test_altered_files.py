@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -203,6 +203,53 @@ async def test_whatever_row_was_changed_opening_notices_it(change: Change, tmp_p
             # To the row, and no other.
             assert log.changed == {at}
     assert unnoticed == []
+
+
+NUMBERS = (0, -1, 10**30)
+
+
+def renumbered(kept: Kept, rows: list[dict[str, Any]], at: int) -> Iterator[None]:
+    """Each whole number of a row's data in turn, as none that can be."""
+    for name, was in rows[at]["data"].items():
+        for number in NUMBERS if type(was) is int else ():
+            if number != was:
+                kept.restore()
+                data = rows[at]["data"] | {name: number}
+                row = dumped(rows[at] | {"data": data})
+                kept.change(("UPDATE events SET data = ? WHERE seq = ?", (row, at)))
+                yield
+
+
+def once(change: Change) -> Callable[[Kept, list[dict[str, Any]], int], Iterator[None]]:
+    def variants(kept: Kept, rows: list[dict[str, Any]], at: int) -> Iterator[None]:
+        kept.restore()
+        change(kept, rows, at)
+        yield
+
+    return variants
+
+
+WAYS = {
+    **{change.__name__: once(change) for change in (removed, inserted, swapped, cut)},
+    "renumbered": renumbered,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_going_on_with_what_was_changed_ends_well_or_in_a_line(
+    way: str, tmp_path: Path
+) -> None:
+    kept = await waiting(tmp_path)
+    rows = kept.rows()
+    async with stage(SCRIPT) as here:
+        for at in range(1, len(rows)):
+            for _ in WAYS[way](kept, rows, at):
+                ran: list[str] = []
+                try:
+                    async with opened(here, kept, ran) as session:
+                        await (approved(session) if session.pending() else session.run("three"))
+                except AddendumError as error:
+                    assert "\n" not in str(error)
 
 
 async def test_what_a_changed_step_waits_for_does_not_run(tmp_path: Path) -> None:

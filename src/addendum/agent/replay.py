@@ -23,6 +23,7 @@ from addendum.log.events import (
     UserMessage,
 )
 from addendum.log.exchanges import Exchange, exchanges
+from addendum.log.reading import context_of
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Usage
 from addendum.prompt.announcements import INSTRUCTIONS
@@ -99,8 +100,8 @@ def replay(
 def _line(
     log: SessionLog, event: Event, data: RequestSent, route_of: Callable[[str], Route]
 ) -> _Line:
-    context = log.events[data.context_seq].data if data.context_seq < event.seq else None
-    if not isinstance(context, RequestContext):
+    context = context_of(log, data) if data.context_seq < event.seq else None
+    if context is None:
         raise _lost(log, event, data, "its epoch is not in the log")
     if context.rendering not in KNOWN_RENDERINGS:
         raise _lost(

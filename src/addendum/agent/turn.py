@@ -43,6 +43,7 @@ from addendum.log.events import (
     TurnStart,
 )
 from addendum.log.known import ServerAway
+from addendum.log.reading import lost
 from addendum.routes import credentials
 from addendum.tools.registry import Snapshot
 from addendum.wire.answer import Answer
@@ -225,7 +226,8 @@ class Turn:
         assert step is not None
         # What the request that is answered was rendered with, whatever route comes next.
         context = run.state.sent.latest
-        assert context is not None
+        if context is None:
+            raise lost(log, "how the request was made whose calls wait")
         batch = Batch(run, self._emit, run.registry.snapshot(), context)
         await batch.decide(decisions)
         log.append(StepEnd(turn, step))
@@ -264,8 +266,8 @@ class Turn:
             run.head = snapshot.active
         run.requests.log_context(own.context)
         head = run.state.history.head
-        for lost in run.left_out.check(snapshot, own.context, run.route, head):
-            self._emit(Notice(lost))
+        for missing in run.left_out.check(snapshot, own.context, run.route, head):
+            self._emit(Notice(missing))
         return own.context
 
     # -- the request ------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from addendum.errors import LogError, UnknownEvent
-from addendum.log.events import StepStart
+from addendum.log.events import RequestContext, StepStart
+from addendum.log.requests import RequestSent
 from addendum.log.seal import chained, changed
 from addendum.log.session_log import SessionLog
 from addendum.log.store import Store
@@ -70,6 +71,28 @@ async def compare(log: SessionLog, store: Store) -> None:
     # Else it is another session by now.
     if len(rows) == len(beside) and chained(rows)[-1:] == [log.seal.value]:
         log.changed = changed(rows, beside, total)
+
+
+def context_of(log: SessionLog, sent: RequestSent) -> RequestContext | None:
+    """Return what a request was rendered with; None where a damaged log does not say it."""
+    if not 0 <= sent.context_seq < len(log):
+        return None
+    data = log.events[sent.context_seq].data
+    return data if isinstance(data, RequestContext) else None
+
+
+def lost(log: SessionLog, what: str) -> LogError:
+    """Return the error for a log that can be read and lacks what it must have.
+
+    Args:
+        log: The log.
+        what: What is not in it.
+    """
+    return LogError(
+        f"session {log.session!r} is damaged: {what} is not in its log; "
+        "restore the store from a copy, or begin another session",
+        session=log.session,
+    )
 
 
 def change_of(log: SessionLog) -> str | None:

@@ -21,6 +21,7 @@ from addendum.log.events import (
     RequestContext,
     RequestSent,
 )
+from addendum.log.reading import context_of
 from addendum.log.requests import RequestPurpose
 from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Usage
@@ -125,8 +126,8 @@ class Requests:
         sent = None if seq is None else self._log.events[seq].data
         if seq is None or not isinstance(sent, RequestSent):
             return frozenset()
-        context = self._log.events[sent.context_seq].data
-        if not isinstance(context, RequestContext):
+        context = context_of(self._log, sent)
+        if context is None:
             return frozenset()
         earlier = self._log.until(seq if sent.until is None else sent.until)
         prompt = Projector(context, facts(route)).prompt(earlier)
@@ -241,9 +242,9 @@ class Requests:
         self, route: Route, line: _Line, sent: Event, data: RequestSent
     ) -> tuple[Prompt, Config, int] | None:
         earlier = self._log.until(sent.seq)
-        context = self._log.events[data.context_seq].data
+        context = context_of(self._log, data)
         header = earlier.header
-        if not isinstance(context, RequestContext) or header is None:
+        if context is None or header is None:
             return None
         floor = reasoning_floor(earlier.rare, route.name)
         # In the same epoch what it said is where the next one goes on from.
