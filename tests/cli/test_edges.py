@@ -298,6 +298,7 @@ AWAY = "mkdir gone; cd gone; rmdir ../gone; addendum"
         (f"{AWAY} show x --store sqlite:///x.db", (2,), "write"),
         ("PYTHONIOENCODING=ascii addendum routes", (0,), ""),
         ("PYTHONIOENCODING=ascii addendum show 'é\u202e'", (2,), "there is no store"),
+        ("echo é | PYTHONIOENCODING=ascii addendum chat --lab", (0,), ""),
         (f"{PLAIN} routes", (0,), ""),
         (f"{NO_HOME} show nosuch --store 'sqlite:///~/no/such.db'", (2,), "there is no store"),
         (f"ulimit -n 6; addendum run g2 --route {ROUTE}", (0, 2), ""),

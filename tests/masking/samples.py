@@ -130,6 +130,7 @@ def blob(size: int, seed: int, *, for_urls: bool = False) -> str:
 
 
 HARMLESS = [
+    "Sets a fitting 'Cookie:' header on the 'Request' and goes on.",
     hashlib.md5(b"x").hexdigest(),
     hashlib.sha1(b"x").hexdigest(),
     hashlib.sha256(b"x").hexdigest(),

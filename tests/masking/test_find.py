@@ -154,6 +154,42 @@ def test_a_value_is_a_secret_by_the_name_beside_it(way: str) -> None:
         assert masked(shown) == shown and len(shown) >= len(text) - len(SECRET)
 
 
+WRITTEN = (
+    *(f"{{n}}: {quote}{{v}}{quote}" for quote in ("", '"', "'", "`")),
+    *(f"{{n}}{sign}{quote}{{v}}{quote}" for sign in ("=", " = ", " => ") for quote in ('"', "'")),
+    '{n} := "{v}"',
+    '{n}: "Bearer {v}"',
+    '"{n}": "{v}"',
+    "'{n}': '{v}'",
+    '{{{n}: "{v}", other: 1}}',
+    "{{{n}: {v}}}",
+    "- {n}: {v}\n  other: 1",
+    "{n}: {v}, other: 1",
+    "{n}: {v} # a note",
+    "f({n}='{v}')",
+    '{n}="""{v}"""',
+    "{n} = '''{v}'''",
+    "<{n}>{v}</{n}>",
+    "?a=1&{n}={v}",
+    "--{n} {v}",
+    "--{n}={v}",
+)
+SPELT = (
+    "X-Api-Key x_auth_token set-cookie api_keys MY_API_KEY DB_PASSWORD clientSecret APIKey".split()
+)
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_every_name_is_one_however_it_is_written(written: str) -> None:
+    read = [
+        (name, nesting)
+        for name in (*forms().ends, *forms().whole, *SPELT)
+        for nesting in range(3)
+        if SECRET in masked(nested(written.format(n=name, v=SECRET), nesting))
+    ]
+    assert read == []
+
+
 def test_a_number_is_a_password_and_stays_json() -> None:
     said = '{"a":1,"password":12345678,"token":12345678,"pwd" : -1234 }'
     for nesting in range(3):

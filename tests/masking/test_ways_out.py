@@ -514,7 +514,10 @@ def test_no_error_of_ours_holds_a_key() -> None:
     assert left(str(ProviderRefused(EACH, status=400))) == []
     body = json.dumps({"error": {"message": f"bad key {EACH}"}}).encode()
     for data in (body, EACH.encode(), body[:-30]):
-        assert left(str(http_error(400, data, host="h.example"))) == []
+        error = http_error(400, data, host="h.example")
+        assert left(str(error)) == left(repr(vars(error))) == []
+    error = http_error(400, json.dumps({"error": {"code": KEY}}).encode(), host="h.example")
+    assert left(repr(vars(error))) == []
     # What is cut off was masked before: no half of a key is left.
     for own in keys():
         for cut in (480, 490, 497):

@@ -125,14 +125,15 @@ class Program(click.Group):
 
 
 def _open_streams() -> None:
-    """Have all three streams, also where they were closed, and write what a terminal can show."""
+    """Have all three streams, also where they were closed, whatever characters these can take."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             # Descriptors that are free would be taken by the first file that is opened.
             setattr(sys, name, Path(os.devnull).open(mode))
-    out: Any = sys.stdout
-    if isinstance(out, io.TextIOWrapper):
-        out.reconfigure(errors="replace")
+    given: tuple[Any, ...] = (sys.stdin, sys.stdout)
+    for stream in given:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _say_no_more() -> None:

@@ -203,8 +203,8 @@ def _finder(literals: set[str], behind: str = "") -> Finder:
 
 
 def _words(names: _Names) -> set[str]:
-    """Return the last word of each name: `key` of `apikey`, `api_key` and `api key`."""
-    last = {"key" if end.endswith("key") else end for end in names.ends}
-    last |= {*names.whole, *names.query, "string"}
+    """Return the last word of each name: `key` of `apikey`, `api_key`, `api key`, or `keys`."""
+    every = {*names.ends, *names.whole, *names.query, "string"}
+    last = {re.sub(".*(?=keys?$)", "", name) for name in every}
     # The shortest ending of each stands for all that end so.
     return {a for a in last if not any(b != a and a.endswith(b) for b in last)}

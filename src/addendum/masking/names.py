@@ -68,7 +68,7 @@ def keeps(name: str, value: str) -> bool:
         return True
     if PLACEHOLDER.search(said):
         return True  # the secret in it is gone already
-    if own == "token" and (len(said) < 8 or " " in said):
+    if own == "token" and (len(said) < 8 or " " in said[behind_scheme(said) :]):
         return True  # a piece of text, as tokenizers call it
     if own.endswith(("cookie", "auth", "pass", "credential", "credentials")):
         if _WORDS.fullmatch(said):
@@ -111,6 +111,8 @@ def _run(characters: str) -> _Run:
 
 
 _INSIDE = {
+    '"""': _run(r'(?!""")[\s\S]'),
+    "'''": _run(r"(?!''')[\s\S]"),
     '"': _run(r'[^"\\]|\\[\s\S]'),
     "'": _run(r"[^'\\]|\\[\s\S]"),
     "`": _run("[^`]"),
@@ -120,7 +122,7 @@ _SOLID_RUN = _run(r"[^\s\"'\\]")
 _LINE_RUN = _run(r"[^\r\n\"'\\]")
 _ELEMENT_RUN = _run("[^<>]")
 
-_QUOTE = re.compile("[bru]?([\"'`])")
+_QUOTE = re.compile("[bru]?(\"\"\"|'''|[\"'`])")
 _SIGN = r"=>|:=|={1,2}|:|[\"']?[ ,]{1,4}[\"']?value[\"']?\s{0,4}[=:]"
 _BETWEEN = re.compile(rf"(?P<quote>[\"'`]?)\s{{0,8}}(?P<sign>{_SIGN})(?P<room>\s{{0,8}})")
 _PAIR = re.compile(r"[\"']\s{0,4},\s{0,4}(?=b?[\"'])")
@@ -186,9 +188,15 @@ def _beside(text: str, start: int, end: int) -> Place | None:
         return None
     at, sign, room = between.end(), between["sign"], between["room"]
     own = _bare(name)
-    if own in _HEADERS and sign == ":" and not between["quote"]:
-        return _header(text, at, own)
-    if _QUOTE.match(text, at) or between["quote"] or len(sign) > 2:
+    if before in ("'", '"', "`") and not between["quote"] and text.startswith(before, at):
+        return None  # `'Cookie:'`, the name and its sign in quotes
+    quoted = _QUOTE.match(text, at) is not None
+    if own in _HEADERS and sign == ":" and not between["quote"] and not quoted:
+        # Of a header the whole line is the value; settings call theirs so as well.
+        header = _header(text, at, own)
+        if header is not None:
+            return header
+    if quoted or between["quote"] or len(sign) > 2:
         return _chosen(text, at, name, _BARE_RUN)
     if "\n" in room or "\r" in room:
         return None

@@ -27,6 +27,7 @@ from addendum.errors import (
     ProviderRefused,
 )
 from addendum.lines import one_line
+from addendum.masking import masked
 from addendum.wire.reading import array, table, text
 
 RETRIED = frozenset({408, 409, 429})
@@ -226,7 +227,11 @@ def too_large(error: ProviderError) -> bool:
 
 
 def _keep(error: ProviderError, body: bytes) -> ProviderError:
-    vars(error)["body"] = encoding.clean(body[: 4 * MAX_BODY].decode("utf-8", "replace"))[:MAX_BODY]
+    text = encoding.clean(body[: 4 * MAX_BODY].decode("utf-8", "replace"))
+    # Whoever logs an error logs all that it holds. Masked first: no half of a key is left.
+    vars(error)["body"] = masked(text)[:MAX_BODY]
+    if error.code is not None:
+        error.code = masked(error.code)
     return error
 
 

@@ -23,6 +23,7 @@ import msgspec
 from addendum.encoding import decode
 from addendum.errors import ContentError
 from addendum.lines import one_line
+from addendum.masking import masked
 from addendum.tools.mcp.patience import Job, Patience
 from addendum.tools.mcp.values import (
     CallOutcome,
@@ -331,7 +332,7 @@ class Connection:
             try:
                 callback(state)
             except Exception:
-                logger.exception("a subscriber of server %s failed", self.spec.name)
+                logger.exception("a subscriber of server %s failed", masked(self.spec.name))
 
     async def _own(self) -> None:
         pause = self._timings.first_pause
@@ -351,7 +352,7 @@ class Connection:
                         not_before += self._timings.first_pause
                     elif not_before - began > self._timings.stable:
                         pause = self._timings.first_pause
-                    logger.info("server %s: %s", self.spec.name, error)
+                    logger.info("server %s: %s", masked(self.spec.name), error)
                     self._away(error)
                     with anyio.move_on_after(pause):
                         while not self._demanded:
