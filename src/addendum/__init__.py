@@ -59,6 +59,13 @@ if TYPE_CHECKING:
         UnknownRoute,
         UnsupportedContent,
     )
+    from addendum.gateway.drive import Exchange, Gateway
+    from addendum.gateway.transport import (
+        AddendumTransport,
+        AsyncAddendumTransport,
+        async_http_client,
+        http_client,
+    )
     from addendum.log.approvals import ToolRedefined
     from addendum.log.requests import CacheBreak
     from addendum.log.store import Store
@@ -85,11 +92,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "AddContext": "addendum.agent.calls.hooks",
     "AddendumError": "addendum.errors",
+    "AddendumTransport": "addendum.gateway.transport",
     "Agent": "addendum.agent.agent",
     "AppendRefused": "addendum.errors",
     "Approval": "addendum.agent.calls.approval",
     "Ask": "addendum.agent.calls.hooks",
     "CacheBreak": "addendum.log.requests",
+    "AsyncAddendumTransport": "addendum.gateway.transport",
     "Call": "addendum.log.values",
     "Change": "addendum.agent.calls.hooks",
     "Compaction": "addendum.agent.context.window",
@@ -99,7 +108,9 @@ _HOMES = {
     "Decision": "addendum.agent.calls.approval",
     "Deny": "addendum.agent.calls.hooks",
     "ToolEntry": "addendum.tools.entries",
+    "Exchange": "addendum.gateway.drive",
     "FunctionTool": "addendum.tools.functions",
+    "Gateway": "addendum.gateway.drive",
     "Hints": "addendum.tools.entries",
     "Hook": "addendum.agent.calls.hooks",
     "HookCall": "addendum.agent.calls.hooks",
@@ -167,6 +178,8 @@ _HOMES = {
     "UnknownRoute": "addendum.errors",
     "UnsupportedContent": "addendum.errors",
     "Usage": "addendum.log.values",
+    "async_http_client": "addendum.gateway.transport",
+    "http_client": "addendum.gateway.transport",
     "project_tool_updates": "addendum.tools.history",
     "resolve_dispatched_tool_call": "addendum.tools.dispatcher",
     "subagent": "addendum.agent.subagents",
@@ -191,10 +204,12 @@ __all__ = [
     "TOOL_DISPATCHER_NAME",
     "AddContext",
     "AddendumError",
+    "AddendumTransport",
     "Agent",
     "AppendRefused",
     "Approval",
     "Ask",
+    "AsyncAddendumTransport",
     "CacheBreak",
     "Call",
     "Change",
@@ -204,7 +219,9 @@ __all__ = [
     "ContentError",
     "Decision",
     "Deny",
+    "Exchange",
     "FunctionTool",
+    "Gateway",
     "Hints",
     "Hook",
     "HookCall",
@@ -272,6 +289,8 @@ __all__ = [
     "UnsupportedContent",
     "Usage",
     "__version__",
+    "async_http_client",
+    "http_client",
     "project_tool_updates",
     "resolve_dispatched_tool_call",
     "subagent",

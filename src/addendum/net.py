@@ -15,7 +15,7 @@ import re
 import ssl
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 from urllib.request import getproxies
 
 import httpx2
@@ -93,25 +93,7 @@ class Ways(httpx2.AsyncBaseTransport):
         return await self._ways[key].handle_async_request(request)
 
     def _opened(self, way: Way | None) -> httpx2.AsyncHTTPTransport:
-        verify = self._verify or trusted()
-        if way is None:
-            return httpx2.AsyncHTTPTransport(verify=verify, limits=self._limits)
-        leave = "or unset it; NO_PROXY=HOST leaves one host out"
-        try:
-            proxy = httpx2.Proxy(way.url)
-            if not proxy.url.host or (proxy.url.port or 0) > _LAST_PORT:
-                raise ValueError("no host, or no port")
-            return httpx2.AsyncHTTPTransport(verify=verify, limits=self._limits, proxy=proxy)
-        except ImportError:
-            raise ConfigurationError(
-                f"{way.shown()} is a SOCKS proxy, which needs the package socksio: pip install "
-                f"socksio, name an http:// proxy, {leave}"
-            ) from None
-        except (httpx2.InvalidURL, ValueError):
-            raise ConfigurationError(
-                f"{way.shown()} is no proxy that can be used here; name one as http://HOST:PORT, "
-                f"https:// or socks5://, {leave}"
-            ) from None
+        return opened(way, self._limits, self._verify, httpx2.AsyncHTTPTransport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -129,6 +111,82 @@ class Ways(httpx2.AsyncBaseTransport):
         ways, self._ways = list(self._ways.values()), {}
         for way in ways:
             await way.aclose()
+
+
+class SyncWays(httpx2.BaseTransport):
+    """As `Ways`, for sync clients.
+
+    Args:
+        proxies: As for `Ways`.
+        limits: Of connections, for each way.
+    """
+
+    def __init__(self, proxies: Mapping[str, str], *, limits: httpx2.Limits) -> None:
+        self._proxies = proxies
+        self._limits = limits
+        self._ways: dict[str, httpx2.HTTPTransport] = {}
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request on its way.
+
+        Raises:
+            ConfigurationError: It would go through a proxy that cannot be used.
+        """
+        way = proxy_for(request.url, self._proxies)
+        key = "" if way is None else way.url
+        carrier = self._ways.get(key)
+        if carrier is None:
+            made = opened(way, self._limits, None, httpx2.HTTPTransport)
+            # Of two threads that come first, one wins.
+            carrier = self._ways.setdefault(key, made)
+        return carrier.handle_request(request)
+
+    def close(self) -> None:
+        """Close all connections."""
+        ways, self._ways = list(self._ways.values()), {}
+        for way in ways:
+            way.close()
+
+
+_Carrier = TypeVar("_Carrier", httpx2.HTTPTransport, httpx2.AsyncHTTPTransport)
+
+
+def opened(
+    way: Way | None,
+    limits: httpx2.Limits,
+    verify: ssl.SSLContext | None,
+    kind: type[_Carrier],
+) -> _Carrier:
+    """Return what carries requests by one way.
+
+    Args:
+        way: The proxy; None for none.
+        limits: Of connections.
+        verify: What certificates are checked against.
+        kind: Whether it is sync or async.
+
+    Raises:
+        ConfigurationError: The proxy cannot be used.
+    """
+    checked = verify or trusted()
+    if way is None:
+        return kind(verify=checked, limits=limits)
+    leave = "or unset it; NO_PROXY=HOST leaves one host out"
+    try:
+        proxy = httpx2.Proxy(way.url)
+        if not proxy.url.host or (proxy.url.port or 0) > _LAST_PORT:
+            raise ValueError("no host, or no port")
+        return kind(verify=checked, limits=limits, proxy=proxy)
+    except ImportError:
+        raise ConfigurationError(
+            f"{way.shown()} is a SOCKS proxy, which needs the package socksio: pip install "
+            f"socksio, name an http:// proxy, {leave}"
+        ) from None
+    except (httpx2.InvalidURL, ValueError):
+        raise ConfigurationError(
+            f"{way.shown()} is no proxy that can be used here; name one as http://HOST:PORT, "
+            f"https:// or socks5://, {leave}"
+        ) from None
 
 
 def proxy_for(url: httpx2.URL, proxies: Mapping[str, str]) -> Way | None:

@@ -125,6 +125,29 @@ CAUSES: Mapping[str, Cause] = {
         "a new release of addendum renders otherwise, or the stored log was changed by hand",
         "nothing: it happens once; leave stored logs as they are",
     ),
+    "history edited by the client": Cause(
+        "the client sent earlier messages otherwise than before",
+        "edit the history seldom and in one go: all behind the edit is read again",
+    ),
+    "system rewritten by the client": Cause(
+        "the client changed its instructions",
+        "move what changes (a date, a folder) out of the instructions, behind the history",
+    ),
+    "history unknown": Cause(
+        "nothing is known of the conversation's earlier requests",
+        "keep what is known in a file, with store='sqlite:///path.db'",
+    ),
+    "new head: cheaper": Cause(
+        "a new tool list cost less than telling the change", "nothing: the other way costs more"
+    ),
+    "tool that cannot be told": Cause(
+        "a tool changed that can only stand in the tool list",
+        "keep the provider's own tools the same through a conversation",
+    ),
+    "passed on unchanged": Cause(
+        "the request went on as the client wrote it, after changes had been told",
+        "see the reason beside it",
+    ),
     "provider": Cause(
         "the provider lost a prefix that stood within reach",
         "nothing: the bytes and the marks are in order",

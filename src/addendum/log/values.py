@@ -202,4 +202,10 @@ BreakReason: TypeAlias = Literal[
     "lifetime passed",
     "reasoning stripped",
     "rendering changed",
+    "history edited by the client",
+    "system rewritten by the client",
+    "history unknown",
+    "new head: cheaper",
+    "tool that cannot be told",
+    "passed on unchanged",
 ]

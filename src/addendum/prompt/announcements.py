@@ -61,6 +61,7 @@ def tool_update(
     removed: Iterable[str] = (),
     *,
     dispatcher: str,
+    budget: int = BUDGET,
 ) -> str:
     """Render a change of tools.
 
@@ -72,8 +73,9 @@ def tool_update(
         restored: Declared tools that can be called again by their name.
         removed: Names that can no longer be called.
         dispatcher: Name of the tool to call them with.
+        budget: Bytes of definitions that it may hold; names only beyond it.
     """
-    left = BUDGET
+    left = budget
     body: dict[str, object] = {}
     more: list[str] = []
     for title, tools in (("added", added), ("changed", changed)):

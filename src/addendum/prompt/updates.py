@@ -345,11 +345,17 @@ class ByDispatch:
         head: Tools of the session's head header.
         context: What the epoch recorded.
         facts: What its wire asks for.
+        budget: Bytes of definitions that one announcement may hold.
     """
 
     def __init__(
-        self, head: Sequence[ToolSchema], context: RequestContext, facts: WireFacts
+        self,
+        head: Sequence[ToolSchema],
+        context: RequestContext,
+        facts: WireFacts,
+        budget: int = announcements.BUDGET,
     ) -> None:
+        self._budget = budget
         self.tools = bound_tools(head, context, facts)
         self._declared = {tool.name: tool.identity() for tool in self.tools}
         self.bound = frozenset(self._declared)
@@ -401,7 +407,13 @@ class ByDispatch:
         if not (added or changed or again or restored or removed):
             return ()
         text = announcements.tool_update(
-            added, changed, again, restored, removed, dispatcher=TOOL_DISPATCHER_NAME
+            added,
+            changed,
+            again,
+            restored,
+            removed,
+            dispatcher=TOOL_DISPATCHER_NAME,
+            budget=self._budget,
         )
         return (Text(update.seq, 0, "user", text, "announcement"),)
 
@@ -418,10 +430,18 @@ class Telling:
     Args:
         context: What the epoch recorded.
         facts: What its wire asks for.
+        budget: Bytes of definitions that one announcement may hold.
     """
 
-    def __init__(self, context: RequestContext, facts: WireFacts = NO_FACTS) -> None:
+    def __init__(
+        self,
+        context: RequestContext,
+        facts: WireFacts = NO_FACTS,
+        *,
+        budget: int = announcements.BUDGET,
+    ) -> None:
         self._context = context
+        self._budget = budget
         self._facts = facts
         self._head: Sequence[ToolSchema] | None = None
         self._seen: Sequence[LedgerUpdate] = ()
@@ -467,7 +487,7 @@ class Telling:
 
     def _begin(self, head: Sequence[ToolSchema]) -> ByValue | ByDispatch:
         if self._context.projection == "dispatch":
-            return ByDispatch(head, self._context, self._facts)
+            return ByDispatch(head, self._context, self._facts, self._budget)
         return ByValue(self._context, head)
 
 

@@ -1,0 +1,1 @@
+"""Who drives, when it is not our agent: the conversations of other clients, gone on with."""

@@ -1,0 +1,127 @@
+"""What a client sent: which wire and route it means, and the digests that tell it again."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from addendum.errors import AddendumError
+from addendum.routes import Route, resolve
+from addendum.routes.data import providers
+from addendum.wire import anthropic_messages, openai_chat
+from addendum.wire.anthropic_messages.splice import MessagesSplice
+from addendum.wire.openai_chat.splice import ChatSplice
+from addendum.wire.splice import ClientRequest, Splice
+
+SPLICES: Mapping[str, Splice] = {
+    anthropic_messages.WIRE: MessagesSplice(),
+    openai_chat.WIRE: ChatSplice(),
+}
+"""Wires whose clients can be driven."""
+
+_PATHS = {"/messages": anthropic_messages.WIRE, "/chat/completions": openai_chat.WIRE}
+_CREDENTIALS = ("authorization", "x-api-key", "api-key")
+_ANYBODYS = {anthropic_messages.WIRE: "anthropic-compatible", openai_chat.WIRE: "compatible"}
+
+
+def wire_at(url: str) -> str | None:
+    """Return the wire of the API at an address, or None where it is none that can be driven."""
+    path = urlsplit(url).path.rstrip("/")
+    return next((wire for end, wire in _PATHS.items() if path.endswith(end)), None)
+
+
+@lru_cache(maxsize=1024)
+def route_at(url: str, wire: str, model: str, trusted: bool) -> Route | None:
+    """Return the route that a request means, or None if nothing is known of it.
+
+    The address decides where it is a provider's own. Elsewhere the first provider of the wire that
+    knows the model by name says how it caches; what it can be told counts on this machine, or where
+    the caller vouches for the address.
+
+    Args:
+        url: Where the request goes.
+        wire: Its wire.
+        model: The model's id.
+        trusted: Whether the caller vouches for the address.
+    """
+    parts = urlsplit(url)
+    end = next(each for each, name in _PATHS.items() if name == wire)
+    base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix(end)}"
+    candidates = [each for each in providers().values() if each.wire == wire]
+    own = [
+        each
+        for each in candidates
+        if each.endpoint.base_url
+        and urlsplit(each.endpoint.base_url).hostname == parts.hostname
+        and not each.endpoint.key_optional
+    ]
+    named = [
+        each
+        for each in candidates
+        if not each.endpoint.key_optional
+        and each.endpoint.base_url
+        and each.row(model) is not None
+        and each.row(model) is not each.row("a-model-that-nobody-has")
+    ]
+    anybody = [each for each in candidates if each.name == _ANYBODYS[wire]]
+    for provider in (*own, *named, *anybody):
+        try:
+            return resolve(f"{provider.name}:{model}", base_url=base, trusted=trusted, environ={})
+        except AddendumError:
+            continue
+    return None
+
+
+class Chain(Struct, frozen=True):
+    """Digests of a request, keyed: nothing can be guessed from them.
+
+    Attributes:
+        scope: Of who asks which model, on which wire.
+        root: Of the scope, the system text and the tools that can only stand in front.
+        ends: Of the root and the first elements, by their number; the root itself is number 0.
+    """
+
+    scope: str
+    root: str
+    ends: tuple[str, ...]
+
+
+def chain(key: bytes, wire: str, headers: Mapping[str, str], request: ClientRequest) -> Chain:
+    """Return the digests of a request.
+
+    Args:
+        key: The store's key.
+        wire: The wire.
+        headers: Headers, names in lower case: the credential is part of the scope.
+        request: The request.
+    """
+    credential = "\n".join(headers.get(name, "") for name in _CREDENTIALS)
+    scope = keyed(key, b"scope", wire.encode(), credential.encode(), request.model.encode())
+    fixed = sorted(tool.digest() for tool in request.tools if tool.schema is None)
+    root = keyed(key, scope.encode(), request.system, *(each.encode() for each in fixed))
+    ends = [root]
+    for element in request.elements:
+        ends.append(linked(key, ends[-1], element.identity))
+    return Chain(scope, root, tuple(ends))
+
+
+def linked(key: bytes, end: str, identity: bytes) -> str:
+    """Return the digest of a prefix that goes on with one more element."""
+    # Two of 64 bytes at most: one block, so that thousands of elements cost little.
+    return hashlib.blake2b(bytes.fromhex(end) + identity, key=key[:32], digest_size=16).hexdigest()
+
+
+def keyed(key: bytes, *parts: bytes) -> str:
+    """Return a keyed digest of some parts, as 32 hex digits."""
+    whole = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return hmac.new(key, whole, hashlib.sha256).hexdigest()[:32]
+
+
+def offered(key: bytes, digests: Sequence[str]) -> str:
+    """Return the digest of a set of tools, whatever their order."""
+    return keyed(key, *(each.encode() for each in sorted(digests)))
