@@ -13,6 +13,7 @@ import pytest
 
 from addendum import Agent, Limits, encoding, tool
 from addendum.agent.context.shapes import WORDS
+from addendum.agent.results import Notice
 from addendum.errors import AddendumError
 from addendum.lab.chat_shapes import CHAT_SHAPES
 from addendum.lab.exchange import Switches
@@ -194,9 +195,11 @@ async def lived(lab: Lab, route: str, store: MemoryStore, name: str) -> tuple[li
     async with agent.open(name, store=store) as session:
 
         async def run(text: str) -> Any:
-            result = await session.run(text)
-            notices.extend(result.notices)
-            return result
+            last: Any = None
+            async for last in session.stream(text):
+                if isinstance(last, Notice):
+                    notices.append(last.text)
+            return last.result
 
         await run("one")
         await run("two")

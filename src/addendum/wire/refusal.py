@@ -218,6 +218,22 @@ def refusal_text(error: ProviderError) -> str:
     return text(vars(error).get("body"))
 
 
+_BLAMES = frozenset({"invalid_request_error", "invalid_request", "validationexception"})
+"""Codes that blame what a request says, of errors that come without a status."""
+
+
+def refuses_form(error: ProviderError) -> bool:
+    """Say whether a request was refused for what it says, so that another form may be taken.
+
+    A template refuses with 500; inside an answer with status 200 there is a code alone.
+    """
+    if not isinstance(error, ProviderRefused) or _SPENT.search(refusal_text(error)):
+        return False
+    if error.status is None:
+        return (error.code or "").lower().rpartition("#")[2] in _BLAMES
+    return error.status in (400, 422, 500)
+
+
 def too_large(error: ProviderError) -> bool:
     """Say whether a provider refused a request because it is larger than what the model takes."""
     said = f"{error.code} {refusal_text(error)}"
