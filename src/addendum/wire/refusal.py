@@ -172,9 +172,13 @@ def _error(
     return _keep(kind(message, status=status, code=code, again=busy), body)
 
 
-# ggml-org/llama.cpp#19851, eclipse-theia/theia#17104, sipeed/picoclaw#207; jundot/omlx#1997
+# ggml-org/llama.cpp#19851, eclipse-theia/theia#17104, sipeed/picoclaw#207; jundot/omlx#1997,
+# scouzi1966/maclocal-api#67, brontoguana/krasis#10, gonka-ai/gonka#985,
+# cubist38/mlx-openai-server#205
 _TEMPLATE = re.compile(
-    r"jinja exception|raise_exception\(|roles must alternate|tool call id was", re.I
+    r"jinja exception|raise_exception\(|template ?exception|template render|roles must alternate"
+    r"|unexpected role|tool call id was|message has tool role|cannot unmarshal",
+    re.I,
 )
 
 

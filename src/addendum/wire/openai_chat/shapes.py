@@ -74,6 +74,9 @@ def _field(name: str) -> str:
     return rf"{own}.{{0,80}}{_NOT_TAKEN}|{_NOT_TAKEN}.{{0,160}}{own}|{own}.{{0,40}}{_NOT_TAKEN}"
 
 
+_NULL = r"(?:\bnull\b|\bnil\b|\bNone\b|NoneType)"
+_LIST = r"(?:got an|\barray\b|_value=\[|_type=list)"
+
 # Templates of Gemma, Mistral's and DeepSeek's models: ggml-org/llama.cpp#19851,
 # google/adk-python#1373, vllm-project/vllm#6862, deepseek-ai/DeepSeek-R1#21. Mistral's API:
 # datapizza-labs/datapizza-ai#98, OpenHands/OpenHands#8685. Kimi: MoonshotAI/kimi-code#1985. Groq:
@@ -88,14 +91,20 @@ _REFUSED = {
     "user-after-result": r"roles? must alternate"
     r"|unexpected role \W{0,2}user\W{0,2} after role \W{0,2}tool",
     "empty-answer": r"assistant\W{1,3} must not be empty|must have either content or tool_calls"
-    r"|must contain either .?content.? or .?tool_calls",
-    "nameless-result": r"function_?response\.name|tool messages? (?:must|should) have a .?name",
+    r"|must contain either .?content.? or .?tool_calls|non-empty content|contentblock .{0,60}blank",
+    "nameless-result": r"function_?response(?:\.name| name)"
+    r"|tool (?:messages?|responses?)\W.{0,30}\bname\b",
     "long-call-id": r"must be a-z, A-Z, 0-9|alphanumeric strings? with length 9",
-    "text-parts": r"content\W.{0,80}(?:expected a string|valid string|must be a string(?! or))"
-    r"|invalid type: sequence, expected a string|string_type\W.{0,80}content",
-    "null-content": r"content type: <nil>|content\W.{0,80}must be a string or an array"
-    r"|content\W(?:(?!sequence).){0,80}(?:valid string|(?:must be|expected) a string)"
-    r"(?!.{0,20}got an)|content\W.{0,40}(?:is|got|cannot be|(?:must|should) not be) (?:null|nil)\b",
+    "text-parts": rf"content\W(?!.{{0,160}}{_NULL}).{{0,80}}"
+    r"(?:expected a string|valid string|must be a string(?! or))"
+    rf"|expected (?:a )?string.{{0,40}}received (?:an )?array|unmarshal array into .{{0,60}}content"
+    rf"|string_type\W(?!.{{0,160}}{_NULL}).{{0,80}}content"
+    r"|invalid type: sequence, expected a string|unsupported types string and sequence",
+    "null-content": rf"content type: <nil>|content\W.{{0,80}}must be a string or an array"
+    rf"|content\W(?:(?!sequence|array).){{0,80}}(?:valid string|(?:must be|expected) a string)"
+    rf"(?!.{{0,160}}{_LIST})|received null.{{0,40}}content|content\W.{{0,40}}field required"
+    r"|content\W.{0,40}(?:is|got|received|cannot be|(?:must|should) not be) (?:null|nil|none)\b"
+    r"|no previous assistant message with a tool call",
     **{name: _field(name) for name in FIELDS},
 }
 _PATTERNS = {name: re.compile(text, re.I | re.S) for name, text in _REFUSED.items()}
