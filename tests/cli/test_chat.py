@@ -212,7 +212,7 @@ def test_breaks_are_told_with_their_reasons(tmp_path: Path) -> None:
     (tmp_path / "prompt.txt").write_text("Answer in few words. " * 100)
     shown = chat(
         "/mcp on changing\nhello\nand more\n/mcp off changing\nthanks\n/why\n",
-        *("--route", "deepseek:deepseek-flash", "--mcp", file),
+        *("--route", "anthropic:claude-opus-5-5+addition-only", "--mcp", file),
         *("--instructions", f"@{tmp_path}/prompt.txt"),
     )
     cost = re.search(r"[\d,]+ of [\d,]+ tokens read again for .*(\(removal.*\)); reb", shown)

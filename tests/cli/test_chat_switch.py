@@ -29,7 +29,7 @@ NOW = 1_796_040_000.0
 """Noon in UTC on 2026-11-30."""
 
 OPUS = "anthropic:claude-opus-5-5"
-FLASH = "deepseek:deepseek-flash"
+FLASH = "anthropic:claude-opus-5-5+addition-only"
 
 
 def canned(name: str) -> CannedTool:
@@ -119,7 +119,7 @@ async def test_where_removals_break_the_cost_is_told_before_it_is_paid() -> None
         assert off.reasons == ("removal or restore",) and off.estimated
         assert last.prompt is not None and last.output is not None
         assert off.held is not None and off.again is not None
-        assert off.held == last.prompt + last.output
+        assert off.held == last.prompt
         # The first turn and the prompt stay: what is read again lies behind the addition.
         assert 0 < off.again < off.held
         after = await chat.say("thanks")

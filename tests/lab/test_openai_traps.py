@@ -283,7 +283,7 @@ async def test_openai_trap_13_one_upstream_serves_the_whole_conversation() -> No
     assert len(bodies[0]["session_id"]) <= 256
     assert all("provider" not in sent for sent in bodies)
     # Where a session were not looked at, the first message would tell: it never changes either.
-    assert {sent["messages"][1]["content"][0]["text"] for sent in bodies} == {"one"}
+    assert len({str(sent["messages"][1]) for sent in bodies}) == 1
     assert all((sent.usage.cache_read or 0) > 0 for sent in here.sent[1:])
 
 
