@@ -189,7 +189,7 @@ def test_openai_responses_models(model: str, kind: str, native: bool, reasons: b
     assert has.encrypted_reasoning is reasons
     assert has.tool_update == ("addition-only" if native else None)
     if native:
-        assert (has.definitions, has.removals, has.readd) == ("by-value", "text", "block")
+        assert (has.definitions, has.removals, has.readd) == ("by-value", "text", "text")
         assert has.redefine and has.reasoning_bound and has.tail == "kept"
         assert (route.cache.lookback, route.cache.max_marks) == (20, 3)
     assert route.endpoint.url == "https://api.openai.com/v1/responses"
