@@ -216,9 +216,9 @@ def test_breaks_are_told_with_their_reasons(tmp_path: Path) -> None:
         *("--instructions", f"@{tmp_path}/prompt.txt"),
     )
     cost = re.search(r"[\d,]+ of [\d,]+ tokens read again for .*(\(removal.*\)); reb", shown)
-    assert cost is not None and cost[1] == "(removal or restore)", shown
-    assert "! the cache prefix breaks: removal or restore" in shown
-    assert "turn 3, request 3: removal or restore, from messages on" in shown
+    assert cost is not None and cost[1] == "(removal)", shown
+    assert "! the cache prefix breaks: removal" in shown
+    assert "turn 3, request 3: removal, from messages on" in shown
 
 
 # -- sessions -------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ ROUTES = (
 )
 
 UNAVOIDABLE = {
-    ("g2", "anthropic:claude-opus-5-5+addition-only"): {"removal or restore": 25_700},
+    ("g2", "anthropic:claude-opus-5-5+addition-only"): {"removal": 12_200, "restore": 13_500},
     ("redefine", "anthropic:claude-opus-5-5+by-reference"): {"redefinition": 9_900},
     ("redefine", "anthropic:claude-opus-5-5+addition-only"): {"redefinition": 9_900},
     ("redefine", "vertex-claude:claude-opus-5-5"): {"redefinition": 9_900},
