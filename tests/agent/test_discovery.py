@@ -52,7 +52,7 @@ def added(session: Session) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("route", NATIVE)
 async def test_case_t53_what_a_search_finds_is_added_and_called_by_its_name(route: str) -> None:
     async with stage() as here:
-        async with here.open(_agent(here, route)) as session:
+        async with here.open(_agent(here, route, tool_changes="native")) as session:
             await session.run("one")
             assert b'"tool_search"' in session.sent[0].body
             await session.run(FIND)

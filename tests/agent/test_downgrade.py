@@ -167,7 +167,7 @@ async def test_an_endpoint_that_refuses_is_downgraded_once_and_known_from_then_o
 
         async def played() -> tuple[list[RouteDowngrade], list[tuple[str, str]], int]:
             before = len(lab.captures)
-            run = await run_scenario(scenario, route, store=store)
+            run = await run_scenario(scenario, route, store=store, tool_changes="native")
             assert run.report.totals.undeclared_misses == 0 and not run.violations
             # To its end: every turn of the scenario has its answer.
             asked = sum(isinstance(step, Say) for step in scenario.steps)
@@ -197,7 +197,8 @@ async def test_a_refusal_in_a_compaction_request_is_a_downgrade_too(
     name: str, switches: Switches, told: tuple[str, str]
 ) -> None:
     async with open_lab() as lab:
-        agent = Agent(name, base_url=lab.base_url(name.partition(":")[0]), tools=[base])
+        base_url = lab.base_url(name.partition(":")[0])
+        agent = Agent(name, base_url=base_url, tools=[base], tool_changes="native")
         async with agent.open("s", store="memory://") as session:
             await session.run("hello")
             await session.tools.add(extra)

@@ -43,7 +43,7 @@ PLACES = [
     ("anthropic:claude-opus-5-5", "auto", "moved"),
     ("anthropic:claude-opus-5-5+by-reference", "auto", "scoped"),
     ("anthropic:claude-sonnet-4-6", "dispatch", "moved"),
-    ("deepseek:deepseek-flash", "auto", "kept"),
+    ("deepseek:deepseek-flash", "native", "kept"),
     ("deepseek:deepseek-flash", "dispatch", "moved"),
     ("openai-chat:gpt-4.1", "auto", "moved"),
     ("openai-chat:gpt-4.1", "auto", "kept"),

@@ -26,12 +26,12 @@ GEMINI = "gemini:gemini-4-argon"
 
 WAYS = {
     CLAUDE: ("in-history", "by-value"),
-    DEEPSEEK: ("addition-only", "by-reference"),
+    DEEPSEEK: ("dispatch", "by-value"),
     OPENAI: ("addition-only", "by-value"),
     CHAT: ("dispatch", "by-value"),
     GEMINI: ("rebind", "by-reference"),
 }
-"""How each is told: by value, addition-only, in items, by dispatch, and by a list written anew."""
+"""How each is told: by value, in items, by dispatch on two wires, and by a list written anew."""
 
 TOURS = 2
 
@@ -161,7 +161,7 @@ async def test_d1_a_session_moves_between_five_routes_and_back() -> None:
             turns = range(1, number // 2 + 1 + number % 2)
             expected = [
                 (
-                    "dispatch" if name == CHAT and tool_of(turn) != "web" else "direct",
+                    "dispatch" if name in (CHAT, DEEPSEEK) and tool_of(turn) != "web" else "direct",
                     tool_of(turn),
                     f"query {turn}",
                 )

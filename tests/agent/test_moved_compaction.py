@@ -178,7 +178,7 @@ async def test_a_new_head_is_declared_as_such_whatever_moves_behind_it(
         assert here.judged(route).totals.undeclared_misses == 0
 
 
-async def test_of_two_breaks_for_one_reason_the_one_in_front_stays_declared() -> None:
+async def test_of_two_breaks_before_an_answer_both_stay_declared() -> None:
     async with stage() as here:
         agent = here.agent(CHAT, conversation_instructions="Speak French.")
         async with here.open(agent) as session:
@@ -191,14 +191,13 @@ async def test_of_two_breaks_for_one_reason_the_one_in_front_stays_declared() ->
             await session.rewind()
             await session.run("three")
             # The second cut breaks the messages; the answered request has the other prompt still.
-            assert breaks(session) == [("rewind", "system"), ("rewind", "messages")]
-            assert [(each.reason, each.at) for each in session.sent[-1].breaks] == [
-                ("rewind", "system")
-            ]
+            both = [("prompt rewritten", "system"), ("rewind", "messages")]
+            assert breaks(session) == both
+            assert [(each.reason, each.at) for each in session.sent[-1].breaks] == both
         assert here.judged(CHAT).totals.undeclared_misses == 0
         log = SessionLog.load("s", await here.store.read("s"))
-        (again,) = [each for each in list(replay(log))[-1].record.declared]
-        assert (again.reason, again.at) == ("rewind", "system")
+        again = list(replay(log))[-1].record.declared
+        assert [(each.reason, each.at) for each in again] == both
 
 
 @pytest.mark.parametrize("restart", [True, False])
@@ -221,7 +220,8 @@ async def test_a_route_that_only_a_summary_was_asked_of_is_gone_on_from_there(
                 session.conversation_instructions = "Speak Dutch."
                 await session.run("three")
         last = [(each.reason, each.at) for each in here.sent[-1].breaks]
-        assert last == [("compaction", "system")]
+        assert last == [("prompt rewritten", "system")]
+        assert here.sent[-1].breaks[0].also[:1] == ("compaction",)
         assert here.judged(CHAT).totals.undeclared_misses == 0
 
 

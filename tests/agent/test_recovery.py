@@ -245,7 +245,7 @@ def check_extends(told: Told, before: Sequence[Event], sent: Sent, where: str) -
     old, new = blocks(answered.body, answered.context), blocks(sent.body, sent.context)
     reasons = {found.reason for found in (*declared, *sent.breaks)}
     assert extends(old, new) or reasons, f"{where}: breaks in silence"
-    allowed = {"compaction", "rewind", "rebinding", "removal or restore", "attempt failed"}
+    allowed = {"compaction", "rewind", "rebinding", "removal", "restore", "attempt failed"}
     assert reasons <= allowed, f"{where}: {reasons}"
 
 

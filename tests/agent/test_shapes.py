@@ -13,6 +13,7 @@ import pytest
 
 from addendum import Agent, Limits, encoding, tool
 from addendum.agent.context.shapes import WORDS
+from addendum.agent.results import Notice
 from addendum.errors import AddendumError
 from addendum.lab.chat_shapes import CHAT_SHAPES
 from addendum.lab.exchange import Switches
@@ -102,6 +103,109 @@ REFUSALS = [
     (
         "Invalid type for 'messages[0].content': expected a string, but got an array instead",
         frozenset({"text-parts"}),
+    ),
+    # charmbracelet/crush#279, Mistral 3 behind docker
+    (
+        "After the optional system message, conversation roles must alternate user and assistant"
+        " roles...",
+        BOTH,
+    ),
+    # nicholasgriffintn/ai-platform#414, NousResearch/hermes-agent#20154
+    (
+        "HTTP 400: Unexpected role 'user' after role 'tool'",
+        frozenset({"user-after-result"}),
+    ),
+    # mistralai/mistral-common#169, through vLLM
+    (
+        '{"error":{"message":"Unexpected role \'user\' after role \'tool\'",'
+        '"type":"BadRequestError"}}',
+        frozenset({"user-after-result"}),
+    ),
+    # tashfeenahmed/freellmapi#165
+    (
+        "assistant messages must include non-empty content or tool_calls",
+        frozenset({"empty-answer"}),
+    ),
+    # anthropics/claude-code#6774, ding113/claude-code-hub#432, anthropics/claude-code#2196
+    (
+        "messages.11: all messages must have non-empty content except for the optional final"
+        " assistant message",
+        frozenset({"empty-answer"}),
+    ),
+    # envoyproxy/ai-gateway#508
+    (
+        "The text field in the ContentBlock object at messages.3.content.0 is blank. Add text to"
+        " the text field, and try again.",
+        frozenset({"empty-answer"}),
+    ),
+    # scouzi1966/maclocal-api#67
+    (
+        "TemplateException: Invalid tool response: 'name' must be provided.",
+        frozenset({"nameless-result"}),
+    ),
+    # binaricat/Netcatty#350
+    (
+        "GenerateContentRequest.contents[].parts[].function_response Name cannot be empty",
+        frozenset({"nameless-result"}),
+    ),
+    # earendil-works/pi#1360
+    (
+        "* contents[466].parts[0].function_response.name: [REQUIRED_FIELD_MISSING]",
+        frozenset({"nameless-result"}),
+    ),
+    # karthink/gptel#1203, avante-corp/avante.nvim#2951
+    (
+        "Tool call id was call_0fypS1hVX but must be a-z, A-Z, 0-9, with a length of 9",
+        frozenset({"long-call-id"}),
+    ),
+    # BibekBhusal0/zen-custom-js#7: an id of letters alone
+    (
+        "Tool call id was call_search but must be a-z, A-Z, 0-9, with a length of 9.",
+        frozenset({"long-call-id"}),
+    ),
+    # ml-explore/mlx-lm#1375: what the templates of Mistral v3 raise
+    (
+        "Tool call IDs should be alphanumeric strings with length 9!",
+        frozenset({"long-call-id"}),
+    ),
+    # gonka-ai/gonka#985
+    (
+        "json: cannot unmarshal array into Go struct field Message.messages.content of type string",
+        frozenset({"text-parts"}),
+    ),
+    # brontoguana/krasis#10
+    (
+        "Template render failed: invalid operation: tried to use + operator on unsupported types"
+        " string and sequence (in chat:98)",
+        frozenset({"text-parts"}),
+    ),
+    # 8monkey-ai/hebo-gateway#169
+    (
+        "messages[0].content: Invalid input: expected string, received array",
+        frozenset({"text-parts"}),
+    ),
+    # lmstudio-ai/lmstudio-bug-tracker#261, SAIL-Research-Lab/cheetahclaws#72
+    ("invalid message content type: <nil>", frozenset({"null-content"})),
+    # mistralai/mistral-common#324
+    (
+        "messages.1.content.str: Input should be a valid string [type=string_type,"
+        " input_value=None, input_type=NoneType]",
+        frozenset({"null-content"}),
+    ),
+    # peach0x33a/cmdcode2api#7
+    (
+        'Invalid request error: expected string, received null at "params.messages[2].content"',
+        frozenset({"null-content"}),
+    ),
+    # cubist38/mlx-openai-server#205: dropped, and so the result stands alone
+    (
+        "Message has tool role, but there was no previous assistant message with a tool call!",
+        frozenset({"null-content"}),
+    ),
+    # abetlen/llama-cpp-python#1805
+    (
+        "messages[2].content: Field required",
+        frozenset({"null-content"}),
     ),
     # What is about something else.
     ("The `reasoning_content` in the thinking mode must be passed back to the API.", frozenset()),
@@ -194,9 +298,11 @@ async def lived(lab: Lab, route: str, store: MemoryStore, name: str) -> tuple[li
     async with agent.open(name, store=store) as session:
 
         async def run(text: str) -> Any:
-            result = await session.run(text)
-            notices.extend(result.notices)
-            return result
+            last: Any = None
+            async for last in session.stream(text):
+                if isinstance(last, Notice):
+                    notices.append(last.text)
+            return last.result
 
         await run("one")
         await run("two")

@@ -231,10 +231,10 @@ def test_with_the_last_deferred_tool_the_hidden_text_in_front_goes_too() -> None
     with_it = turns(1, tools=[tool("later", 60, defer_loading=True), SEARCH])
     records = [
         record(1, with_it, 900, 0),
-        record(2, turns(2), 900, 0, breaks=[("removal or restore", "tools")]),
+        record(2, turns(2), 900, 0, breaks=[("removal", "tools")]),
     ]
     row = judge(records, CLAUDE, count).requests[1]
-    assert (row.ceiling, row.miss) == (0, Miss(True, "removal or restore", "tools"))
+    assert (row.ceiling, row.miss) == (0, Miss(True, "removal", "tools"))
 
 
 def toggles(*, declared: bool) -> list[RequestRecord]:

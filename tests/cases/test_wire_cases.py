@@ -170,7 +170,9 @@ async def test_case_74_immediate_tool_has_no_flag_at_all(route: str) -> None:
         await talk.say("two", "a b")
         await talk.say("three", "b")
         await talk.say("four", "a b")
-        entries = [tool for body in talk.bodies for tool in body["tools"] if tool["name"] == "a"]
+        said = [tool for body in talk.bodies for tool in body["tools"] if tool["name"] == "a"]
+        # Where its removal left nothing in front, it came back as a later addition.
+        entries = said[:-1] if route in (DEEPSEEK, ADDITION_ONLY) else said
         assert entries
         assert all(tool.keys() == {"name", "description", "input_schema"} for tool in entries)
 
@@ -295,7 +297,7 @@ async def test_case_86_removal(route: str, active: str, at: str) -> None:
         logged = of(talk.session.log.events, CacheBreak)
         if route in (ADDITION_ONLY, DEEPSEEK):
             assert part(second, "tools") != part(third, "tools")
-            assert breaks == [("removal or restore", at)]
+            assert breaks == [("removal", at)]
             assert len(logged) == 1
         else:
             assert part(second, "tools") == part(third, "tools")

@@ -139,7 +139,7 @@ def test_nothing_depends_on_which_calls_are_made(place: Place) -> None:
     ("route", "told"),
     [
         ("anthropic:claude-sonnet-4-6", "dispatch"),
-        ("deepseek:deepseek-flash", "addition-only"),
+        ("deepseek:deepseek-flash", "dispatch"),
         ("openai-chat:gpt-4.1", "dispatch"),
     ],
 )

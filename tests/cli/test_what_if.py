@@ -116,7 +116,7 @@ def test_a_switch_is_told_before_it_is_made(
 
 
 def test_another_route_is_estimated_as_if_it_had_answered(store: str) -> None:
-    for route, strategy in ((CHAT, "dispatch"), ("deepseek:deepseek-flash", "addition-only")):
+    for route, strategy in ((CHAT, "dispatch"), ("openai:gpt-6.1-sol", "addition-only")):
         found = told(
             "tools", "native-", "--what-if", "enable:files", "--route", route, "--store", store
         )

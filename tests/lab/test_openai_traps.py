@@ -131,14 +131,14 @@ async def test_openai_trap_3_a_removal_is_a_notice_and_a_refusal(route: str) -> 
 
 
 async def test_openai_trap_4_what_was_ever_declared_decides_how_a_name_returns() -> None:
-    for route, times in ((SOL, 2), (KIMI, 1)):
+    for route in (SOL, KIMI):
         async with stage(FOUR) as here:
             await switched(here, route)
             assert here.refused() == []
             assert here.judged(route).totals.misses == 0
         last = body(here.sent[-1])
-        assert defined(last).count("late") == times
-        assert ("Available again: late." in json.dumps(last)) == (route == KIMI)
+        assert defined(last).count("late") == 1
+        assert "Available again: late." in json.dumps(last)
 
 
 @pytest.mark.parametrize("route", [SOL, KIMI, EXACT_CHAT])
@@ -283,7 +283,7 @@ async def test_openai_trap_13_one_upstream_serves_the_whole_conversation() -> No
     assert len(bodies[0]["session_id"]) <= 256
     assert all("provider" not in sent for sent in bodies)
     # Where a session were not looked at, the first message would tell: it never changes either.
-    assert {sent["messages"][1]["content"][0]["text"] for sent in bodies} == {"one"}
+    assert len({str(sent["messages"][1]) for sent in bodies}) == 1
     assert all((sent.usage.cache_read or 0) > 0 for sent in here.sent[1:])
 
 

@@ -20,12 +20,12 @@ DEEPSEEK = "deepseek-chat:deepseek-flash"
 VERTEX = "vertex-claude:claude-opus-5-5"
 
 STRATEGIES = {
-    KIMI: ("addition-only", "by-value", "text", "moved"),
+    KIMI: ("addition-only", "by-value", "text", "kept"),
     BOUND: ("dispatch", "by-value", "text", "kept"),
-    CLAUDE: ("dispatch", "by-value", "text", "moved"),
+    CLAUDE: ("dispatch", "by-value", "text", "kept"),
     DEEPSEEK: ("dispatch", "by-value", "text", "kept"),
     VERTEX: ("in-history", "by-reference", "block", "kept"),
-    "bedrock-claude:anthropic.claude-opus-5": ("in-history", "by-reference", "block", "moved"),
+    "bedrock-claude:anthropic.claude-opus-5": ("in-history", "by-reference", "block", "kept"),
 }
 OTHERS = (
     "openrouter:openai/gpt-6.1-sol",
@@ -57,7 +57,7 @@ async def test_g2_reads_all_that_is_left(route: str) -> None:
     whole(run)
     assert run.report.totals.misses == 0
     told = run.context.projection, run.context.definitions, run.context.removals, run.context.tail
-    assert told == STRATEGIES.get(route, ("dispatch", "by-value", "text", "moved"))
+    assert told == STRATEGIES.get(route, ("dispatch", "by-value", "text", "kept"))
 
 
 @pytest.mark.parametrize("route", STRATEGIES)
@@ -96,7 +96,7 @@ def bodies(run: Run) -> list[dict[str, Any]]:
 
 
 async def test_marks_of_openrouter_are_few_and_stand_on_what_goes_in() -> None:
-    for body in bodies(await run_scenario(find("tail"), CLAUDE)):
+    for body in bodies(await run_scenario(find("tail"), CLAUDE, tail="moved")):
         marked = [tool for tool in body["tools"] if "cache_control" in tool]
         for message in body["messages"]:
             if message["role"] == "assistant":
@@ -108,7 +108,7 @@ async def test_marks_of_openrouter_are_few_and_stand_on_what_goes_in() -> None:
 
 
 async def test_the_first_tail_stands_behind_its_message_on_openrouter() -> None:
-    first, *later = bodies(await run_scenario(find("tail"), CLAUDE))
+    first, *later = bodies(await run_scenario(find("tail"), CLAUDE, tail="moved"))
     texts = [message["content"][0]["text"] for message in first["messages"][1:]]
     assert texts[1].startswith("<turn_instructions>")
     assert not texts[0].startswith("<turn_instructions>")

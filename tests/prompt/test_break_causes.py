@@ -7,12 +7,23 @@ from typing import Any, TypeAlias, get_args
 
 import pytest
 from msgspec import structs
-from tests.prompt.test_breaks import BASE, CONFIG, EPOCH, RARE, ROUTE, WEB, prompt, tool
+from tests.prompt.test_breaks import (
+    BASE,
+    CONFIG,
+    EPOCH,
+    RARE,
+    ROUTE,
+    WEB,
+    prompt,
+    prompt_text,
+    tool,
+)
 
 from addendum.log.events import (
     AssistantAttempt,
     AssistantMessage,
     CompactionSummary,
+    DeveloperMessage,
     EndSeed,
     Event,
     EventData,
@@ -27,9 +38,16 @@ from addendum.log.events import (
     TurnEnd,
     UserMessage,
 )
-from addendum.log.values import BreakReason, Header, HeaderReason, ToolSchema
+from addendum.log.values import (
+    BreakReason,
+    Header,
+    HeaderReason,
+    ToolAddition,
+    ToolRemoval,
+    ToolSchema,
+)
 from addendum.prompt.blocks import Change
-from addendum.prompt.breaks import Difference, Place, cause
+from addendum.prompt.breaks import Difference, Place, causes
 
 Row: TypeAlias = tuple[
     Place, Sequence[EventData | Event], dict[str, Any], dict[str, Any], str | None
@@ -70,7 +88,8 @@ REBIND = epoch(projection="rebind")
 DISPATCH = epoch(projection="dispatch")
 NEW: dict[str, Any] = {"tools": (WEB2, RARE)}
 GIT, GIT2 = {**VALUE, **defined(tool("git"))}, defined(tool("git", "Writes."))
-GONE = "removal or restore"
+REMOVED = DeveloperMessage(2, 1, (ToolRemoval("git"),))
+BACK = DeveloperMessage(2, 1, (ToolAddition("git"),), 5)
 
 CAUSES: dict[str, Row] = {
     # The place, the log behind the last request, what that was, what is new now: the reason.
@@ -167,12 +186,28 @@ CAUSES: dict[str, Row] = {
     ),
     "nor_where_none_is_told": ("messages", REDEFINED, DISPATCH, {}, None),
     # Told natively, by reference.
-    "a_removal_that_cannot_be_told": ("tools", CHANGED, ADDITIONS, {}, GONE),
-    "a_removal_where_it_can": ("tools", CHANGED, {}, {}, None),
+    "a_removal_that_cannot_be_told": ("tools", (*CHANGED, REMOVED), ADDITIONS, {}, "removal: git"),
+    "a_removal_in_the_history": ("messages", (*CHANGED, REMOVED), ADDITIONS, {}, "removal: git"),
+    "a_return_in_front": ("tools", (*CHANGED, BACK), ADDITIONS, {}, "restore: git"),
+    "one_leaves_and_one_is_back": (
+        "tools",
+        (*CHANGED, REMOVED, BACK),
+        ADDITIONS,
+        {},
+        "removal: git",
+    ),
+    "a_removal_that_left_nothing_in_front": (
+        "tools",
+        (ANSWER, HEAD, REMOVED),
+        ADDITIONS,
+        {},
+        "removal: git",
+    ),
+    "a_removal_where_it_can": ("tools", (*CHANGED, REMOVED), {}, {}, None),
     "no_removal_without_a_header": ("tools", (ANSWER,), ADDITIONS, {}, None),
     "redefined_by_reference": ("tools", REDEFINED, {}, NEW, "redefinition: web"),
     "redefined_in_no_header": ("tools", CHANGED, {}, NEW, "redefinition: web"),
-    "redefined_behind_a_rewind": ("tools", (REWIND, header(WEB2)), {}, NEW, "rewind"),
+    "redefined_behind_a_rewind": ("tools", (REWIND, header(WEB2)), {}, NEW, "redefinition: web"),
     "redefined_and_back_again": (
         "messages",
         (ANSWER, header(WEB2), header(WEB)),
@@ -193,7 +228,7 @@ CAUSES: dict[str, Row] = {
         (ANSWER, header(LATE)),
         ADDITIONS,
         {"tools": (LATE,)},
-        GONE,
+        "removal: web",
     ),
     # Told natively, by value.
     "redefined_in_the_head": ("tools", CHANGED, VALUE, NEW, "redefinition: web"),
@@ -241,7 +276,7 @@ ORDER: tuple[tuple[str, Sequence[EventData | Event], dict[str, Any]], ...] = (
     ("attempt failed", (USER,), {}),
     ("explicit series", (SERIES,), {}),
     ("redefinition", (header(WEB2),), {}),
-    (GONE, (header(),), {}),
+    ("removal", (header(), REMOVED), {}),
 )
 
 
@@ -250,10 +285,10 @@ def blamed(
 ) -> str | None:
     log = [each if isinstance(each, Event) else Event(0, 7, each) for each in (SENT, *events)]
     found = Difference(at, detail="model" if at == "settings" else "")
-    why = cause(found, log, prompt(last), prompt(last | now))
-    if why is None:
+    why = causes(found, log, prompt(last), prompt(last | now))
+    if not why:
         return None
-    reason, detail = why
+    reason, detail = why[0]
     return f"{reason}: {detail}" if detail else reason
 
 
@@ -289,5 +324,42 @@ def test_every_reason_that_has_an_event_is_in_the_table() -> None:
         "lifetime passed",
         "reasoning stripped",
     }
+    earlier = {"removal or restore"}
     reasons = {row[-1].partition(":")[0] for row in CAUSES.values() if row[-1] is not None}
-    assert reasons == set(get_args(BreakReason)) - by_who_sends
+    assert reasons == set(get_args(BreakReason)) - by_who_sends - earlier
+
+
+WHAT_MOVES: dict[str, tuple[Place, Sequence[EventData | Event], dict[str, Any], dict[str, Any]]] = {
+    # What moves only the part that is named: where, the log, what was and what is new.
+    "redefinition": ("tools", (header(WEB2),), {}, NEW),
+    "removal": ("tools", (header(), REMOVED), ADDITIONS, {}),
+    "restore": ("tools", (header(), BACK), ADDITIONS, {}),
+    "rebinding": ("tools", (header(),), REBIND, {"tools": ()}),
+    "prompt rewritten": (
+        "system",
+        (over(PROMPT),),
+        {},
+        {"system": (prompt_text(0, "You rhyme."),)},
+    ),
+}
+
+
+@pytest.mark.parametrize("moved", WHAT_MOVES)
+@pytest.mark.parametrize(
+    ("other", "event"),
+    [("compaction", SUMMARY), ("rewind", REWIND), ("fork", FORK), ("attempt failed", SENT)],
+)
+def test_what_moved_is_the_reason_and_what_lies_behind_is_told_too(
+    moved: str, other: str, event: EventData | Event
+) -> None:
+    at, events, last, now = WHAT_MOVES[moved]
+    log = [
+        each if isinstance(each, Event) else Event(0, 7, each)
+        for each in (SENT, event, *((USER,) if other == "attempt failed" else ()), *events)
+    ]
+    why = [reason for reason, _ in causes(Difference(at), log, prompt(last), prompt(last | now))]
+    assert why[0] == moved
+    # A failed attempt moves messages alone; where they stand, nothing of it is seen.
+    assert (other in why) == (other != "attempt failed")
+    found = causes(Difference("messages", 0), log, prompt(last), prompt(last | now))
+    assert other in [reason for reason, _ in found][:1] or other == "attempt failed"

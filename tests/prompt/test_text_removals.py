@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from addendum.log.events import RequestContext
 from addendum.log.values import ToolSchema
@@ -69,17 +69,33 @@ def test_a_removal_is_a_notice_that_names_what_is_off_and_every_later_one_says_i
     ]
 
 
-def test_what_returns_is_defined_anew_and_a_redefinition_too() -> None:
-    blocks = told(
+def test_what_returns_is_told_by_its_name_and_a_redefinition_is_defined() -> None:
+    updates = (
         LedgerUpdate(3, 1, removed=("look",)),
-        LedgerUpdate(6, 5, added=(tool("look"),)),
+        LedgerUpdate(6, 5, added=(tool("look"), tool("new"))),
         LedgerUpdate(9, 8, redefined=(tool("look", 1),)),
+        LedgerUpdate(12, 11, removed=("look",)),
+        LedgerUpdate(15, 14, added=(tool("look", 1),)),
     )
-    assert short(blocks)[1:] == [
+    back = "Available again: look."
+    redefined = ["+look version 1", f"{ADDED} {REST}"]
+    off = f"Not available now, do not call: look. {REST}"
+    assert short(told(*updates))[1:] == [
+        "+new version 0",
+        f"{ADDED} {back} {REST}",
+        *redefined,
+        off,
+        f"{back} {REST}",
+    ]
+    # An epoch of an earlier release goes on as it began.
+    earlier = structs.replace(NATIVE, readd="block")
+    assert short(told(*updates, epoch=earlier))[1:] == [
         "+look version 0",
+        "+new version 0",
         f"{ADDED} {REST}",
-        "+look version 1",
-        f"{ADDED} {REST}",
+        *redefined,
+        off,
+        *redefined,
     ]
     # Claude's removal block leaves the definition there: its name is enough.
     again = told(

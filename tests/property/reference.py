@@ -207,5 +207,5 @@ def allowed(context: RequestContext, moves: set[str]) -> set[str]:
         if "series" in moves or (moves & {"prompt", "blank"} and not context.prompt_update):
             reasons.add("explicit series")
         if context.projection == "addition-only" and moves & {"remove", "off", "add", "on"}:
-            reasons.add("removal or restore")
+            reasons |= {"removal", "restore"}
     return reasons

@@ -29,6 +29,7 @@ def route(name: str, **options: object) -> Route:
 
 CLAUDE = route("anthropic:claude-opus-5-5")
 FLASH = route("deepseek:deepseek-flash")
+ADDITIONS = route("anthropic:claude-opus-5-5+addition-only")
 CHAT = route("openai-chat:gpt-4.1")
 OLD = route("anthropic:claude-sonnet-5")
 COMPATIBLE = route("compatible:x", base_url="http://127.0.0.1:1")
@@ -41,7 +42,11 @@ CONFIGURATIONS = [
 @pytest.mark.parametrize("options", CONFIGURATIONS)
 def test_auto_is_native_where_the_data_says_so(options: dict[str, bool]) -> None:
     assert choose_projection(CLAUDE, **options) == "in-history"
-    assert choose_projection(FLASH, **options) == "addition-only"
+    # Where each removal breaks the prefix, only while none can come, or if it is asked for.
+    expected = "dispatch" if any(options.values()) else "addition-only"
+    assert choose_projection(FLASH, **options) == expected
+    assert choose_projection(FLASH, "native", **options) == "addition-only"
+    assert choose_projection(ADDITIONS, **options) == "addition-only"
 
 
 @pytest.mark.parametrize("options", CONFIGURATIONS)
@@ -171,10 +176,10 @@ def test_a_native_projection_must_be_the_routes_own() -> None:
         ("anthropic:claude-opus-5-5", "scoped"),
         ("anthropic:claude-opus-5-5+dispatch", "scoped"),
         ("anthropic:claude-fable-5-2", "kept"),
-        ("anthropic:claude-sonnet-4-6", "moved"),
+        ("anthropic:claude-sonnet-4-6", "kept"),
         ("deepseek:deepseek-v4-pro", "kept"),
-        ("openai-chat:gpt-6.1-sol", "moved"),
-        ("compatible:x", "moved"),
+        ("openai-chat:gpt-6.1-sol", "kept"),
+        ("compatible:x", "kept"),
     ],
 )
 def test_tails_by_route_data(name: str, tail: str) -> None:
@@ -265,7 +270,7 @@ def test_a_refused_scoped_tail_costs_only_the_tail(field: str) -> None:
     assert down == context(CLAUDE, "in-history", tail="kept")
     unbound = route("anthropic:claude-opus-5")
     softer = weaker(unbound, context(unbound, "in-history"), [field])
-    assert softer == context(unbound, "in-history", tail="moved")
+    assert softer == context(unbound, "in-history", tail="kept")
 
 
 def test_a_refused_system_role_leaves_nothing_that_needs_it() -> None:

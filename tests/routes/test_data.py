@@ -159,7 +159,7 @@ def test_openai_chat_models(
     assert (route.cache.kind, route.cache.minimum, route.cache.step) == (kind, minimum, step)
     assert route.capabilities.tool_update is None
     assert route.capabilities.prompt_update is prompt_update
-    assert route.capabilities.tail == "moved"
+    assert route.capabilities.tail == "kept"
     assert route.max_tokens is None
     assert route.max_tokens_field == "max_completion_tokens"
     assert route.endpoint.url == "https://api.openai.com/v1/chat/completions"
@@ -189,7 +189,7 @@ def test_openai_responses_models(model: str, kind: str, native: bool, reasons: b
     assert has.encrypted_reasoning is reasons
     assert has.tool_update == ("addition-only" if native else None)
     if native:
-        assert (has.definitions, has.removals, has.readd) == ("by-value", "text", "block")
+        assert (has.definitions, has.removals, has.readd) == ("by-value", "text", "text")
         assert has.redefine and has.reasoning_bound and has.tail == "kept"
         assert (route.cache.lookback, route.cache.max_marks) == (20, 3)
     assert route.endpoint.url == "https://api.openai.com/v1/responses"
@@ -219,16 +219,9 @@ def test_every_row_holds_together(provider: Provider, row: object) -> None:
     assert date.fromisoformat(entry.checked)
     assert entry.cache.version
     has = entry.capabilities
-    # Where the tail stands follows from the other facts (scoped, else kept, else moved).
+    # Where the tail stands follows from the other facts.
     scoped = any(beta.needed_for == "clear_at" for beta in has.betas)
-    expected = (
-        "scoped"
-        if scoped
-        else "kept"
-        if has.reasoning_bound or entry.cache.kind == "units"
-        else "moved"
-    )
-    assert has.tail == expected
+    assert has.tail == ("scoped" if scoped else "kept")
     if has.tool_update is None:
         assert not (has.redefine or has.placeholder or has.also)
     assert any(re.fullmatch(provider.id_pattern, each) for each in ("call_1-a", "a1B2c3D4e"))

@@ -75,7 +75,7 @@ def test_claude_elsewhere_is_told_by_reference_with_the_older_flag() -> None:
         told = context(route, "in-history")
         assert (told.definitions, told.removals, told.redefine) == ("by-reference", "block", False)
         assert told.betas == ("mid-conversation-tool-changes-2026-07-01",)
-        assert told.tail == "moved"
+        assert told.tail == "kept"
         assert not facts(route).runs
 
 

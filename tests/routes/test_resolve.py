@@ -152,9 +152,9 @@ def test_tails_elsewhere_follow_model_and_cache() -> None:
         for name in ("anthropic:claude-opus-5", "deepseek:deepseek-flash", "openai-chat:gpt-4.1")
     }
     assert tails == {
-        "anthropic:claude-opus-5": "moved",
+        "anthropic:claude-opus-5": "kept",
         "deepseek:deepseek-flash": "kept",
-        "openai-chat:gpt-4.1": "moved",
+        "openai-chat:gpt-4.1": "kept",
     }
 
 

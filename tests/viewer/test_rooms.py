@@ -147,8 +147,10 @@ async def test_a_switch_says_what_it_costs_before_it_is_made() -> None:
 
 
 async def test_where_a_removal_breaks_the_panel_says_so_before() -> None:
-    async with stage(spec("docs", [canned("find")]), route="deepseek:deepseek-flash") as staged:
-        url = await staged.begin("hello " * 900, "deepseek:deepseek-flash")
+    async with stage(
+        spec("docs", [canned("find")]), route="anthropic:claude-opus-5-5+addition-only"
+    ) as staged:
+        url = await staged.begin("hello " * 900, "anthropic:claude-opus-5-5+addition-only")
         await staged.post(f"{url}/switch", {"server": "docs", "on": True})
         for text in ("what is there? " * 60, "and?", "more"):
             await staged.post(f"{url}/send", {"text": text})

@@ -216,6 +216,31 @@ async def test_what_blames_the_request_is_not_sent_again(speaker: Speaker, place
     assert here.requests == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        # ggml-org/llama.cpp#19851
+        "Jinja Exception: conversation roles must alternate user and assistant roles",
+        # jundot/omlx#1997
+        "Tool call id was call_49c89af0 but must be a-z, A-Z, 0-9, with a length of 9",
+        # scouzi1966/maclocal-api#67
+        "TemplateException: Invalid tool response: 'name' must be provided.",
+        # brontoguana/krasis#10
+        "Chat template failed: Template render failed: invalid operation (in chat:98)",
+        # gonka-ai/gonka#985
+        "json: cannot unmarshal array into Go struct field Message.content of type string",
+        # cubist38/mlx-openai-server#205
+        "Message has tool role, but there was no previous assistant message with a tool call!",
+        # mistralai/mistral-vibe#578, behind a proxy that answers 500
+        "Unexpected role 'user' after role 'tool'",
+    ],
+)
+def test_a_template_that_refuses_a_history_will_refuse_it_again(text: str) -> None:
+    body = json.dumps({"error": {"message": text}}).encode()
+    assert isinstance(http_error(500, body, host="here"), ProviderRefused)
+    assert isinstance(http_error(500, b"upstream connect error", host="here"), ProviderBusy)
+
+
 @by_wire
 @pytest.mark.parametrize("part", [said("so far"), thought("hm"), called("f", '{"a": 1}')])
 async def test_once_something_was_passed_on_nothing_is_sent_again(

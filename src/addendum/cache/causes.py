@@ -76,6 +76,14 @@ CAUSES: Mapping[str, Cause] = {
         "a tool was defined anew",
         "keep its definition, or use a route that takes a later definition in place",
     ),
+    "removal": Cause(
+        "a tool was removed on a route that has to leave it out",
+        "keep the tool on for this session, or use --tool-changes dispatch",
+    ),
+    "restore": Cause(
+        "a tool came back on a route that declares it anew in front",
+        "keep the tool on for this session, or use --tool-changes dispatch",
+    ),
     "removal or restore": Cause(
         "a tool was removed or restored on a route that has to leave it out",
         "keep the tool on for this session, or use --tool-changes dispatch",

@@ -93,6 +93,14 @@ def _ids(messages: Sequence[Json]) -> str:
     return ""
 
 
+def _null(messages: Sequence[Json]) -> str:
+    """Ollama (SAIL-Research-Lab/cheetahclaws#72), LM Studio, and whoever wants a string."""
+    for message in messages:
+        if message.get("tool_calls") and message.get("content") is None:
+            return "invalid message content type: <nil>"
+    return ""
+
+
 def _parts(messages: Sequence[Json]) -> str:
     """Servers that read one string (kvcache-ai/ktransformers#773, 0x676e67/duckai#16)."""
     for at, message in enumerate(messages):
@@ -118,6 +126,7 @@ CHAT_SHAPES: Mapping[str, Check] = {
     "nameless": _nameless,
     "ids": _ids,
     "parts": _parts,
+    "null content": _null,
     "second system": _second_system,
 }
 """What servers refuse, by a name for each; a check returns their words, or nothing."""

@@ -79,7 +79,8 @@ class Run(Struct, frozen=True):
     def notes(self) -> list[str]:
         """Return what a reader of the figures should know, a sentence each."""
         found: list[str] = []
-        if self.certainty == "reported":
+        native = self.context.projection in ("in-history", "addition-only")
+        if native and self.certainty == "reported":
             found.append("its tool changes are reported, not documented")
         if self.context.tail == "moved" and self.context.reasoning_bound:
             found.append("the tail moves, so the reasoning of earlier turns is left out")

@@ -144,7 +144,7 @@ class CacheBreak(Logged, frozen=True, tag="cache/break"):
     """The next request will not extend the last one, and why.
 
     Attributes:
-        reason: One of a closed list.
+        reason: One of a closed list; `removal or restore` stands in earlier logs only.
         route: The route whose prefix breaks.
         at: First part that changes: `tools`, `system`, `messages`, `settings`, or `none` where
             the bytes stand but cannot be read again.
@@ -152,6 +152,7 @@ class CacheBreak(Logged, frozen=True, tag="cache/break"):
         seq: For `messages`, the event from which the bytes may differ.
         drops_reasoning: Whether reasoning from before it is no longer valid on this route, and
             is left out from here on.
+        also: Further reasons that came together with the first.
     """
 
     facts: ClassVar[Facts] = Facts(title="break", surface=False, ignorable=False)
@@ -162,6 +163,7 @@ class CacheBreak(Logged, frozen=True, tag="cache/break"):
     detail: str = ""
     seq: int | None = None
     drops_reasoning: bool = False
+    also: tuple[BreakReason, ...] = ()
 
 
 class RouteDowngrade(Logged, frozen=True, tag="route/downgrade"):

@@ -186,6 +186,8 @@ Definitions: TypeAlias = Literal["by-reference", "by-value"]
 TailMode: TypeAlias = Literal["moved", "kept", "scoped"]
 BreakReason: TypeAlias = Literal[
     "redefinition",
+    "removal",
+    "restore",
     "removal or restore",
     "rebinding",
     "prompt rewritten",

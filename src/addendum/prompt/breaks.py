@@ -16,6 +16,7 @@ from addendum.log.events import (
     AssistantMessage,
     CacheBreak,
     CompactionSummary,
+    DeveloperMessage,
     EndSeed,
     Event,
     RequestHeader,
@@ -28,8 +29,8 @@ from addendum.log.events import (
     TurnEnd,
     UserMessage,
 )
-from addendum.log.values import BreakReason, Config
-from addendum.prompt.blocks import Block, Change, Marks, Native, Prompt
+from addendum.log.values import BreakReason, Config, ToolAddition, ToolRemoval
+from addendum.prompt.blocks import Block, Change, Marks, Native, Prompt, Text
 from addendum.prompt.projector import REASONING
 from addendum.prompt.updates import plain
 
@@ -195,12 +196,13 @@ class _Case(Struct, frozen=True):
         return any(isinstance(data, kind) for data in self.replaced)
 
 
-def cause(
+def causes(
     found: Difference, events: Sequence[Event], before: Prompt, after: Prompt
-) -> tuple[BreakReason, str] | None:
-    """Return why a request stops extending the last one on its route, or None.
+) -> tuple[tuple[BreakReason, str], ...]:
+    """Return why a request stops extending the last one on its route; nothing if nobody knows.
 
-    The first row of `_CAUSES` that holds is the reason.
+    What can have moved the part that differs first comes first, in the order of `_CAUSES`; then
+    what else happened, which moves no more than what lies behind.
 
     Args:
         found: Where it does.
@@ -209,16 +211,20 @@ def cause(
         after: The request.
 
     Returns:
-        The reason, and in words what it is about; the words may be empty.
+        Reasons, each with what it is about in words; these may be empty.
     """
     headers = [event.data for event in events if isinstance(event.data, RequestHeader)]
     replaced: list[object] = [event.data for event in events if isinstance(event.surface_op, Span)]
     case = _Case(found, before, after, events, headers, replaced)
-    for reason, holds in _CAUSES:
+    first: dict[BreakReason, str] = {}
+    behind: dict[BreakReason, str] = {}
+    for reason, places, holds in _CAUSES:
         detail = holds(case)
         if detail is not None:
-            return reason, detail
-    return None
+            (first if found.at in places else behind).setdefault(reason, detail)
+    for reason, detail in behind.items():
+        first.setdefault(reason, detail)
+    return tuple(first.items())
 
 
 def _if(holds: bool, detail: str = "") -> str | None:
@@ -269,12 +275,29 @@ def _context(case: _Case) -> str | None:
 
 
 def _settings(case: _Case) -> str | None:
-    return _if(case.found.at == "settings", case.found.detail)
+    # Images that were cut with a part of the history are no setting that somebody changed.
+    cut = case.found.detail == "images" and bool(case.replaced)
+    return _if(case.found.at == "settings" and not cut, case.found.detail)
 
 
 def _prompt(case: _Case) -> str | None:
-    replaced = case.found.at == "system" or case.replaces(SystemMessage)
-    return _if(replaced or (not case.after.context.prompt_update and case.has(SystemMessage)))
+    cut = case.replaces(CompactionSummary) or case.replaces(Rewind) or case.has(EndSeed)
+    if cut and _in_force(case.before) == _in_force(case.after):
+        # What was appended moves to the front where its place in the history is cut.
+        return None
+    if case.found.at == "system" or case.replaces(SystemMessage):
+        return ""
+    return _if(not case.after.context.prompt_update and case.has(SystemMessage))
+
+
+def _in_force(prompt: Prompt) -> str:
+    """Return the instructions that hold at the end of a request, wherever they stand."""
+    appended = [
+        block.text
+        for block in prompt.blocks
+        if isinstance(block, Text) and block.purpose == "prompt"
+    ]
+    return appended[-1] if appended else "\n\n".join(text.text for text in prompt.system)
 
 
 def _rebinding(case: _Case) -> str | None:
@@ -289,7 +312,9 @@ def _attempt(case: _Case) -> str | None:
 
 
 def _series(case: _Case) -> str | None:
-    return _if(any(header.new_series for header in case.headers))
+    # One begins behind each of these too.
+    begun = case.new_head or case.replaced or case.has(EndSeed) or _prompt(case) is not None
+    return _if(not begun and any(header.new_series for header in case.headers))
 
 
 def _redefinition(case: _Case) -> str | None:
@@ -306,31 +331,65 @@ def _redefinition(case: _Case) -> str | None:
     return _if(withheld, "of what the endpoint refused")
 
 
+def _moved_names(case: _Case) -> tuple[list[str], list[str]]:
+    """Return names that left and names that came, where both move what is declared."""
+    if case.after.context.projection != "addition-only" or case.by_value:
+        return [], []
+    blocks = [
+        block
+        for event in case.events
+        if isinstance(event.data, DeveloperMessage)
+        for block in event.data.content
+    ]
+    if blocks or not case.headers:
+        gone = [block.tool_name for block in blocks if isinstance(block, ToolRemoval)]
+        back = [block.tool_name for block in blocks if isinstance(block, ToolAddition)]
+        return gone, back
+    # A flag alone has no message: what it defers is no longer in front.
+    before, after = _front(case.before), _front(case.after)
+    return [n for n in before if n not in after], [n for n in after if n not in before]
+
+
+def _front(prompt: Prompt) -> list[str]:
+    return [tool.name for tool in prompt.tools if not tool.defer_loading]
+
+
 def _removal(case: _Case) -> str | None:
-    additions = case.after.context.projection == "addition-only" and not case.by_value
-    return _if(bool(case.headers) and additions)
+    return _names(_moved_names(case)[0])
 
 
-_CAUSES: Sequence[tuple[BreakReason, Callable[[_Case], str | None]]] = (
-    ("rendering changed", _rendering),
-    ("redefinition", _head_replaced),
-    ("head changed", _head_alone),
-    ("compaction", lambda case: _if(case.replaces(CompactionSummary))),
-    ("rewind", lambda case: _if(case.replaces(Rewind))),
-    ("fork", lambda case: _if(case.has(EndSeed))),
-    ("downgrade", _downgrade),
-    ("head changed", _dispatcher),
-    ("settings changed", _context),
-    ("head changed", lambda case: _if(case.new_head)),
-    ("settings changed", _settings),
-    ("prompt rewritten", _prompt),
-    ("rebinding", _rebinding),
-    ("attempt failed", _attempt),
-    ("explicit series", _series),
-    ("redefinition", _redefinition),
-    ("removal or restore", _removal),
+def _restore(case: _Case) -> str | None:
+    gone, back = _moved_names(case)
+    return _names([] if gone else back)
+
+
+_FRONT = frozenset({"tools", "messages"})
+_ANYWHERE = frozenset({"tools", "system", "messages", "settings"})
+_BEHIND = frozenset({"messages"})
+
+_CAUSES: Sequence[tuple[BreakReason, frozenset[str], Callable[[_Case], str | None]]] = (
+    ("rendering changed", _ANYWHERE, _rendering),
+    ("redefinition", _FRONT, _head_replaced),
+    ("removal", frozenset({"tools"}), _removal),
+    ("head changed", _ANYWHERE, _head_alone),
+    ("compaction", _BEHIND, lambda case: _if(case.replaces(CompactionSummary))),
+    ("rewind", _BEHIND, lambda case: _if(case.replaces(Rewind))),
+    ("fork", _BEHIND, lambda case: _if(case.has(EndSeed))),
+    ("downgrade", _ANYWHERE, _downgrade),
+    ("head changed", _ANYWHERE, _dispatcher),
+    ("settings changed", _ANYWHERE, _context),
+    ("head changed", _ANYWHERE, lambda case: _if(case.new_head)),
+    ("settings changed", frozenset({"settings"}), _settings),
+    ("prompt rewritten", frozenset({"system", "messages"}), _prompt),
+    ("rebinding", _FRONT, _rebinding),
+    ("attempt failed", _BEHIND, _attempt),
+    ("explicit series", _FRONT, _series),
+    ("redefinition", _FRONT, _redefinition),
+    ("removal", _FRONT, _removal),
+    ("restore", _FRONT, _restore),
 )
-"""Reasons in the order in which they are asked for: what explains most first."""
+"""Reasons with the parts that each can move, in the order in which they are asked for: what
+explains most first."""
 
 
 def _replaced(before: Prompt, after: Prompt) -> list[str]:

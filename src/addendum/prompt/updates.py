@@ -239,8 +239,9 @@ def told_in_time(told: Told, nodes: Sequence[Event]) -> Told:
 class ByValue:
     """Tells changes in the history with their definitions, one update after the other.
 
-    Where removals are text, a notice behind each update restates what is off, a name that returns
-    is defined anew, and a deferred tool of the head is defined when it is first told.
+    Where removals are text, a notice behind each update restates what is off, and a deferred tool
+    of the head is defined when it is first told. What returns is defined anew, or told by its name
+    where the epoch says so (`readd` text): its definition still stands.
 
     Args:
         context: What the epoch recorded.
@@ -249,6 +250,7 @@ class ByValue:
 
     def __init__(self, context: RequestContext, head: Sequence[ToolSchema]) -> None:
         self._text = text = context.removals == "text"
+        self._stands = not text or context.readd == "text"
         tools = tuple(tool for tool in head if not (text and tool.defer_loading))
         self.tools = with_placeholder(context, tools)
         self.bound = frozenset[str]()
@@ -259,23 +261,27 @@ class ByValue:
         """Return the blocks that tell an update."""
         offered, defined = self._offered, self._defined
         blocks: list[Block] = []
+        back: list[str] = []
         for tool in update.added + update.found + update.redefined:
             again = tool in update.redefined
             key = (update.seq, len(blocks))
             identity = tool.identity()
             if offered.get(tool.name) == identity or (again and tool.name not in offered):
                 continue
-            known = defined.get(tool.name) == identity and not self._text
-            blocks.append(Change(*key, tool.name, True, None if known else plain(tool)))
+            known = self._stands and defined.get(tool.name) == identity
+            if known and self._text:
+                back.append(tool.name)
+            else:
+                blocks.append(Change(*key, tool.name, True, None if known else plain(tool)))
             offered[tool.name] = defined[tool.name] = identity
         gone = [name for name in update.removed if name in offered]
         for name in gone:
             del offered[name]
             if not self._text:
                 blocks.append(Change(update.seq, len(blocks), name, False))
-        if self._text and (blocks or gone):
+        if self._text and (blocks or back or gone):
             off = [name for name in defined if name not in offered]
-            said = announcements.tool_notice(bool(blocks), off)
+            said = announcements.tool_notice(bool(blocks), off, back)
             blocks.append(Text(update.seq, len(blocks), "system", said, "announcement"))
         return tuple(blocks)
 
@@ -421,7 +427,8 @@ class ByDispatch:
 def _unique(context: RequestContext) -> bool:
     """Say whether a name that is defined in the history can never be defined again."""
     native = context.projection in ("in-history", "addition-only")
-    return native and context.definitions == "by-value" and context.readd == "text"
+    told_by_name = context.definitions == "by-value" and context.readd == "text"
+    return native and told_by_name and not context.redefine
 
 
 class Telling:

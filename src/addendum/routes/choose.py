@@ -28,7 +28,7 @@ from addendum.errors import ConfigurationError
 from addendum.log.events import RequestContext
 from addendum.log.values import Definitions, Projection, TailMode
 from addendum.routes.model import Capabilities, Route
-from addendum.routes.resolve import DISPATCH, by_reference, unscoped_tail
+from addendum.routes.resolve import DISPATCH, by_reference
 from addendum.routes.shapes import SHAPES
 from addendum.routes.wires import wire_data
 
@@ -60,8 +60,9 @@ def choose_projection(
     """Return how tool changes are told on `route`.
 
     `auto` is native where the route's data says so; else dispatch if the configuration can meet a
-    change (or the route was named `+dispatch`); else rebind. With more tools than the endpoint
-    takes it is dispatch.
+    change (or the route was named `+dispatch`); else rebind. Where each removal breaks the prefix
+    of a native route (`omit`), such a configuration is dispatched too, unless the route was named
+    by that form (`+addition-only`). With more tools than the endpoint takes it is dispatch.
 
     Args:
         route: The route.
@@ -80,13 +81,16 @@ def choose_projection(
     if tool_changes == "auto" and too_many(route, tools, rejected):
         return "dispatch"
     native = route.capabilities.tool_update
-    if native is not None:
-        return native
     if tool_changes == "native":
-        raise ConfigurationError(_no_native(route), route=route.name)
+        if native is None:
+            raise ConfigurationError(_no_native(route), route=route.name)
+        return native
+    breaks = route.capabilities.removals == "omit" and native not in route.facts
+    if native is not None and not breaks:
+        return native
     if has_servers or has_deferred or tool_dispatch or DISPATCH in route.facts:
         return "dispatch"
-    return "rebind"
+    return "rebind" if native is None else native
 
 
 def too_many(route: Route, tools: int, rejected: Iterable[str] = ()) -> bool:
@@ -226,7 +230,7 @@ def _softened(route: Route, rung: RequestContext, refused: frozenset[str]) -> Re
     if rung.tail == "scoped" and refused & {"clear_at", SYSTEM_ROLE, *scoped}:
         rung = structs.replace(
             rung,
-            tail=unscoped_tail(route.capabilities, route.cache),
+            tail="kept",
             betas=tuple(beta for beta in rung.betas if beta not in scoped),
         )
     if SYSTEM_ROLE in refused:

@@ -135,7 +135,7 @@ class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
     redefine: bool = False
     also: tuple[WeakerForm, ...] = ()
     prompt_update: bool = False
-    tail: TailMode = "moved"
+    tail: TailMode = "kept"
     placeholder: bool = False
     reasoning_bound: bool = False
     keeps_reasoning: bool = True

@@ -32,9 +32,8 @@ from msgspec import structs
 
 from addendum.checked import SHALLOW, checks_arguments
 from addendum.errors import ConfigurationError, UnknownRoute
-from addendum.log.values import TailMode
 from addendum.routes.data import ModelRow, Provider, providers
-from addendum.routes.model import CacheRules, Capabilities, Endpoint, Route
+from addendum.routes.model import Capabilities, Endpoint, Route
 
 DISPATCH = "dispatch"
 """The one FACT that every route takes."""
@@ -81,7 +80,7 @@ def resolve(
     )
     capabilities = _weakened(row, facts, f"{provider.name}:{model}")
     if not endpoint.vouched:
-        capabilities = undeclared(capabilities, row.cache)
+        capabilities = undeclared(capabilities)
     return Route(
         provider=provider.name,
         model=model,
@@ -105,20 +104,12 @@ def resolve(
     )
 
 
-def unscoped_tail(capabilities: Capabilities, cache: CacheRules) -> TailMode:
-    """Return where per-turn instructions stand on a route that has no scoped ones.
-
-    What was sent stays where reasoning is bound to the prefix, and where whole units are stored.
-    """
-    return "kept" if capabilities.reasoning_bound or cache.kind == "units" else "moved"
-
-
-def undeclared(capabilities: Capabilities, cache: CacheRules) -> Capabilities:
+def undeclared(capabilities: Capabilities) -> Capabilities:
     """Return what is left where nobody vouches for the endpoint: the wire's plain form."""
     return structs.replace(
         without_tool_updates(capabilities),
         prompt_update=False,
-        tail=unscoped_tail(capabilities, cache),
+        tail="kept",
         betas=(),
     )
 

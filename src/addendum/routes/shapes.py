@@ -17,6 +17,7 @@ Shape: TypeAlias = Literal[
     "nameless-result",
     "long-call-id",
     "text-parts",
+    "null-content",
     "reasoning_content",
     "reasoning",
     "reasoning_details",
@@ -32,6 +33,7 @@ Shape: TypeAlias = Literal[
 - `nameless-result`: A result that does not name its tool. It does.
 - `long-call-id`: An id of a call that is no nine letters and digits. A digest stands for it.
 - `text-parts`: Text in parts where one string would do.
+- `null-content`: An answer with calls whose content is null or is not there. It is empty text.
 - `reasoning_content`, `reasoning`, `reasoning_details`: These fields of earlier answers.
 """
 

@@ -191,8 +191,9 @@ def describe(event: Event, words: Words, before: RequestHeader | None = None) ->
         case RequestSent(purpose=purpose, route=route, number=number):
             kind = _PURPOSES.get(purpose, "request")
             return telling(kind, route, searched=str(number))
-        case CacheBreak(reason=reason, at=place, detail=detail):
-            why, where = break_reason(reason, words), words(f"at.{place}")
+        case CacheBreak(reason=reason, at=place, detail=detail, also=also):
+            why = ", ".join(break_reason(each, words) for each in (reason, *also))
+            where = words(f"at.{place}")
             note = f"{words('turn.broken', reason=why)} · {where}"
             text = f"{why} · {where} {detail}".rstrip()
             return telling("break", text, "warn", note=note, searched=reason)

@@ -31,7 +31,7 @@ from addendum.wire.gemini import build as gemini_build
 from addendum.wire.gemini.parse import GeminiParser
 from addendum.wire.openai_chat import build as chat_build
 from addendum.wire.openai_chat.parse import ChatParser
-from addendum.wire.openai_chat.shapes import refused_shapes
+from addendum.wire.openai_chat.shapes import answer_shapes, refused_shapes
 from addendum.wire.openai_responses import build as responses_build
 from addendum.wire.openai_responses.parse import ResponsesParser
 from addendum.wire.schemas import screened
@@ -80,6 +80,7 @@ class Wire(Struct, frozen=True):
             stands in its place, with `%s` for a word that no provider has.
         by_value: What people call additions that carry their definition.
         refused_shapes: Tells which shapes of a history a refusal is about.
+        answer_shapes: Tells which shapes an answer's native item has.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Wire(Struct, frozen=True):
     unknowable: Mapping[str, tuple[bytes, bytes]] = {}
     by_value: str = "by-value"
     refused_shapes: Callable[[str], frozenset[str]] = lambda said: frozenset()
+    answer_shapes: Callable[[Raw], frozenset[str]] = lambda raw: frozenset()
 
     def flags(self, prompt: Prompt, block_flags: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the beta flags of a request.
@@ -136,6 +138,7 @@ _ALL = (
         chat_build.rewrite,
         unknowable=chat_build.UNKNOWABLE,
         refused_shapes=refused_shapes,
+        answer_shapes=answer_shapes,
     ),
     Wire(
         openai_responses.WIRE,

@@ -172,9 +172,13 @@ def _error(
     return _keep(kind(message, status=status, code=code, again=busy), body)
 
 
-# ggml-org/llama.cpp#19851, eclipse-theia/theia#17104, sipeed/picoclaw#207; jundot/omlx#1997
+# ggml-org/llama.cpp#19851, eclipse-theia/theia#17104, sipeed/picoclaw#207; jundot/omlx#1997,
+# scouzi1966/maclocal-api#67, brontoguana/krasis#10, gonka-ai/gonka#985,
+# cubist38/mlx-openai-server#205
 _TEMPLATE = re.compile(
-    r"jinja exception|raise_exception\(|roles must alternate|tool call id was", re.I
+    r"jinja exception|raise_exception\(|template ?exception|template render|roles must alternate"
+    r"|unexpected role|tool call id was|message has tool role|cannot unmarshal",
+    re.I,
 )
 
 
@@ -216,6 +220,22 @@ _DIGITS = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+")
 def refusal_text(error: ProviderError) -> str:
     """Return the body that came with an error, cut, to look for names of fields; else ''."""
     return text(vars(error).get("body"))
+
+
+_BLAMES = frozenset({"invalid_request_error", "invalid_request", "validationexception"})
+"""Codes that blame what a request says, of errors that come without a status."""
+
+
+def refuses_form(error: ProviderError) -> bool:
+    """Say whether a request was refused for what it says, so that another form may be taken.
+
+    A template refuses with 500; inside an answer with status 200 there is a code alone.
+    """
+    if not isinstance(error, ProviderRefused) or _SPENT.search(refusal_text(error)):
+        return False
+    if error.status is None:
+        return (error.code or "").lower().rpartition("#")[2] in _BLAMES
+    return error.status in (400, 422, 500)
 
 
 def too_large(error: ProviderError) -> bool:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Collection
 
 from addendum.agent.context.features import LASTS, Features, endpoint_key
-from addendum.errors import ProviderError, ProviderRefused
+from addendum.errors import ProviderError
 from addendum.log.store import Store
 from addendum.routes import Route
-from addendum.wire.refusal import refusal_text
+from addendum.wire.refusal import refusal_text, refuses_form
 
 _WITHHELD = "withheld"
 _MOST = 1_000
@@ -88,6 +88,6 @@ _REASONING = re.compile(
 
 def refuses_reasoning(error: ProviderError) -> bool:
     """Say whether a refusal is about reasoning of earlier answers, which can be left out."""
-    if not isinstance(error, ProviderRefused) or error.status not in (400, 422):
-        return False
-    return _REASONING.search(f"{error.code} {refusal_text(error)}") is not None
+    return (
+        refuses_form(error) and _REASONING.search(f"{error.code} {refusal_text(error)}") is not None
+    )

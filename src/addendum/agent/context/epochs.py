@@ -29,13 +29,12 @@ def _chosen(run: Runtime) -> RequestContext:
     tools = len(run.registry.snapshot().active)
     asked = {
         "projection": setup.tool_changes != "auto"
-        or run.surprised
         or bool(route.facts)
         # What can meet changes now, or has more tools than one list may hold, needs no rebinding.
         or (
             recorded is not None
             and recorded.projection == "rebind"
-            and (setup.can_change or too_many(route, tools, rejected))
+            and (setup.can_change or run.surprised or too_many(route, tools, rejected))
         ),
         "definitions": bool(route.facts),
         "tail": setup.tail != "auto",
@@ -56,7 +55,8 @@ def _chosen(run: Runtime) -> RequestContext:
         setup.tool_changes,
         has_servers=bool(setup.servers),
         has_deferred=any(tool.schema.defer_loading for tool in setup.tools),
-        tool_dispatch=setup.tool_dispatch or run.surprised,
+        # An addition by hand costs nothing on a native route.
+        tool_dispatch=setup.tool_dispatch or (run.surprised and not route.capabilities.tool_update),
         tools=tools,
         rejected=rejected,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 from contextlib import aclosing
 from typing import TypeAlias
 
@@ -19,7 +19,7 @@ from addendum.agent.context.quarantine import (
 from addendum.agent.context.quarantine import told as told_tools
 from addendum.agent.context.requests import Ready, Sent
 from addendum.agent.context.sending import Sending
-from addendum.agent.context.shapes import ShapeTrial, given_up
+from addendum.agent.context.shapes import ShapeTrial, given_up, named_shapes
 from addendum.agent.results import (
     Notice,
     ReasoningPiece,
@@ -39,13 +39,13 @@ from addendum.routes import (
     TOOLS_REFUSED,
     dispatching,
     fields,
-    shapes,
     weaker,
 )
+from addendum.routes.shapes import SHAPES
 from addendum.wire.answer import Answer, Parser, ReasoningDelta, TextDelta
 from addendum.wire.apis import wire
 from addendum.wire.endings import told
-from addendum.wire.refusal import refusal_text
+from addendum.wire.refusal import refusal_text, refuses_form
 from addendum.wire.transport import Retry
 
 
@@ -129,58 +129,74 @@ class Asking:
         config = run.config()
         if self._purpose != "turn" and header is not None:
             config = header.header.config
-        reasons, quarantine, trial = True, Quarantine(run), ShapeTrial(run)
-        for _ in range(5 + TRIES):
-            ready = run.requests.prepare(
-                run.route, self.context, config, purpose=self._purpose, until=self._until
-            )
-            answered = False
-            try:
-                async with aclosing(self._sent(ready, config.max_tokens)) as events:
-                    async for event in events:
-                        yield event
-                answered = True
-                for line in (await quarantine.settle(), await trial.settle(ready)):
-                    if line is not None:
-                        yield line
-                return
-            except ProviderError as error:
-                partial = self.partial() or Answer()
-                self._sending = None
-                yield Failed(error, partial)
-                context = self.context
-                if reasons and refuses_reasoning(error):
-                    reasons = False
-                    lost = CacheBreak(
-                        "reasoning stripped",
-                        context.route,
-                        "messages",
-                        "refused",
-                        drops_reasoning=True,
-                    )
-                    run.log.append(lost)
-                    yield Notice(f"{context.route} refused earlier reasoning; going on without it")
-                    continue
-                if _names_no_field(run, context, error):
-                    without = quarantine.next(context, ready, error)
-                    if without is not None:
-                        self._go_on(without)
+        reasons, stepped = True, False
+        quarantine, trial = Quarantine(run), ShapeTrial(run)
+        try:
+            for _ in range(5 + TRIES + len(SHAPES)):
+                ready = run.requests.prepare(
+                    run.route, self.context, config, purpose=self._purpose, until=self._until
+                )
+                answered = False
+                try:
+                    async with aclosing(self._sent(ready, config.max_tokens)) as events:
+                        async for event in events:
+                            yield event
+                    answered = True
+                    for line in (await quarantine.settle(), await trial.settle(ready)):
+                        if line is not None:
+                            yield line
+                    return
+                except ProviderError as error:
+                    partial = self.partial() or Answer()
+                    self._sending = None
+                    yield Failed(error, partial)
+                    context = self.context
+                    if partial.text or partial.calls:
+                        # What is refused for its form is refused in front of an answer.
+                        raise
+                    if reasons and refuses_reasoning(error):
+                        reasons = False
+                        lost = CacheBreak(
+                            "reasoning stripped",
+                            context.route,
+                            "messages",
+                            "refused",
+                            drops_reasoning=True,
+                        )
+                        run.log.append(lost)
+                        yield Notice(
+                            f"{context.route} refused earlier reasoning; going on without it"
+                        )
                         continue
-                context = quarantine.undone(context)
-                self._go_on(context)
-                softer = await fewer(run, context, ready, error)
-                softer = softer or await downgrade(run, context, error)
-                if softer is not None:
-                    yield Notice(_given_up(context, softer))
-                else:
-                    softer = trial.next(context, ready, error)
-                if softer is None:
-                    self._go_on(trial.undone(context))
-                    await run.flush()
-                    raise
-                self._go_on(softer)
-            finally:
-                run.setup.firsts.end(ready.head, answered=answered)
+                    named = named_shapes(context, ready.prompt, error)
+                    if not named and _names_no_field(run, context, error):
+                        without = quarantine.next(context, ready, error)
+                        if without is not None:
+                            self._go_on(without)
+                            continue
+                    context = quarantine.undone(context)
+                    self._go_on(context)
+                    softer = await fewer(run, context, ready, error)
+                    softer = softer or await downgrade(run, context, named, error)
+                    if softer is not None:
+                        yield Notice(_given_up(context, softer))
+                        if named and stepped:
+                            # It names one after the other: each would cost a request.
+                            softer = trial.next(softer, ready, error) or softer
+                        stepped = stepped or bool(named)
+                    else:
+                        softer = trial.next(context, ready, error)
+                    if softer is None:
+                        self._go_on(trial.undone(context))
+                        await run.flush()
+                        raise
+                    self._go_on(softer)
+                finally:
+                    run.setup.firsts.end(ready.head, answered=answered)
+        except BaseException:
+            # Whoever stops it in the midst of a trial leaves open whether that helps.
+            self._go_on(trial.undone(quarantine.undone(self.context)))
+            raise
         raise ProviderRefused(
             f"{self.context.route} refuses every form of tool changes; use another route",
             session=run.id,
@@ -257,10 +273,7 @@ class Asking:
 
 def _names_no_field(run: Runtime, context: RequestContext, error: ProviderError) -> bool:
     """Say whether a refusal is about no field of tool changes, or surely about a definition."""
-    text = refusal_text(error)
-    if wire(context.wire).refused_shapes(text) & shapes(context):
-        return False
-    rejected = rejected_fields(text, fields(run.route, context))
+    rejected = rejected_fields(refusal_text(error), fields(run.route, context))
     return not rejected or surely_of_definitions(error)
 
 
@@ -289,19 +302,24 @@ async def fewer(
 
 
 async def downgrade(
-    run: Runtime, context: RequestContext, error: ProviderError
+    run: Runtime, context: RequestContext, named: Iterable[str], error: ProviderError
 ) -> RequestContext | None:
     """Return what to go on with after a refusal that names what a request can do without, or None.
+
+    Args:
+        run: The session.
+        context: What the refused request was rendered with.
+        named: The shapes that the refusal names.
+        error: The refusal.
 
     A refusal about the place of a block, or about a name that stands nowhere, is our own fault
     and never downgrades.
     """
-    if not isinstance(error, ProviderRefused) or error.status not in (400, 422, 500):
+    if not refuses_form(error):
         return None
     text = refusal_text(error)
     if error.code == "tool_reference_unresolved" or any(word in text for word in _OUR_FAULT):
         return None
-    named = wire(context.wire).refused_shapes(text) & shapes(context)
     rejected = (*rejected_fields(text, fields(run.route, context)), *sorted(named))
     softer = weaker(run.route, context, rejected)
     if softer is not None:

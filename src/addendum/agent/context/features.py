@@ -66,15 +66,20 @@ class Features:
         """Read what is known of the route's endpoint from other sessions, once."""
         key = endpoint_key(route)
         if key not in self._known:
-            stored = await self._store.get(_KIND, key)
-            try:
-                self._known[key] = _decoder.decode(stored) if stored else {}
-            except (msgspec.MsgspecError, UnicodeDecodeError):
-                # What is damaged says nothing, and is found out again.
-                self._known[key] = {}
+            self._known[key] = await self._stored(key)
+
+    async def _stored(self, key: str) -> Mapping[str, Feature]:
+        stored = await self._store.get(_KIND, key)
+        try:
+            return _decoder.decode(stored) if stored else {}
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            # What is damaged says nothing, and is found out again.
+            return {}
 
     async def note(self, route: Route, features: Iterable[str], state: State) -> None:
-        """Keep what became of features, beside what is known.
+        """Keep what became of features, beside what is known, to other sessions too.
+
+        What another session was refused is not taken back.
 
         Args:
             route: The route.
@@ -82,9 +87,14 @@ class Features:
             state: What became of them.
         """
         key, now = endpoint_key(route), self._clock()
-        fresh = {name: Feature(state, now) for name in features if self.state(route, name) != state}
+        changed = [name for name in features if self.state(route, name) != state]
+        if not changed:
+            return
+        self._known[key] = {**self._known.get(key, {}), **await self._stored(key)}
+        weaker = ("unknown",) if state == "taken" else ("unknown", "taken")
+        fresh = {name: Feature(state, now) for name in changed if self.state(route, name) in weaker}
         if fresh:
-            self._known[key] = {**self._known.get(key, {}), **fresh}
+            self._known[key] = {**self._known[key], **fresh}
             expires = int((now + LASTS) * 1000)
             await self._store.put(_KIND, key, encoding.encode(self._known[key]), expires=expires)
 

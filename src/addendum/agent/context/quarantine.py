@@ -18,14 +18,14 @@ from addendum.agent.context.requests import Ready
 from addendum.agent.context.sent import RENDERING
 from addendum.agent.results import Notice
 from addendum.agent.runtime import Runtime
-from addendum.errors import ContentError, ProviderError, ProviderRefused
+from addendum.errors import ContentError, ProviderError
 from addendum.lines import one_line
 from addendum.log.events import RequestContext, ToolLeftOut
 from addendum.log.values import ToolSchema
 from addendum.prompt.blocks import Change, Prompt
 from addendum.prompt.updates import PLACEHOLDER
 from addendum.tools.dispatcher import RESERVED_NAMES
-from addendum.wire.refusal import refusal_text
+from addendum.wire.refusal import refusal_text, refuses_form
 
 TRIES = 3
 """Requests that may be sent once more to find what is refused."""
@@ -153,7 +153,7 @@ class Quarantine:
 
 def speaks_of_definitions(error: ProviderError) -> bool:
     """Say whether a refusal may be about the definition of a tool."""
-    if not isinstance(error, ProviderRefused) or error.status not in (400, 422):
+    if not refuses_form(error):
         return False
     text = _text(error)
     return not _ELSEWHERE.search(text) and bool(_ABOUT.search(text) or _MANY.search(text))
@@ -166,8 +166,7 @@ def surely_of_definitions(error: ProviderError) -> bool:
 
 def speaks_of_too_many(error: ProviderError) -> bool:
     """Say whether a request was refused for the number of its tools."""
-    refused = isinstance(error, ProviderRefused) and error.status in (400, 422)
-    return refused and _MANY.search(_text(error)) is not None
+    return refuses_form(error) and _MANY.search(_text(error)) is not None
 
 
 def told(prompt: Prompt) -> dict[str, ToolSchema]:

@@ -27,7 +27,7 @@ from addendum.log.session_log import SessionLog
 from addendum.log.values import Config, Usage
 from addendum.prompt.announcements import INSTRUCTIONS
 from addendum.prompt.blocks import Change, Native, Prompt
-from addendum.prompt.breaks import cause, difference, reasoning_floor
+from addendum.prompt.breaks import causes, difference, reasoning_floor
 from addendum.prompt.projector import REASONING, Projector, WireFacts
 from addendum.routes import Route, credentials
 from addendum.wire.apis import Renderer, facts, wire
@@ -267,7 +267,7 @@ class Requests:
             before, before_config, seq = line.last
             keyed = line.projector.facts.keyed
             found = difference(before, prompt, before_config, config, keyed=keyed)
-            why = found and cause(found, log.events[seq:], before, prompt)
+            why = found and causes(found, log.events[seq:], before, prompt)
             if seq in log.altered:
                 # Where it was changed nobody knows: perhaps in front of all reasoning.
                 declared.append(
@@ -290,10 +290,19 @@ class Requests:
                     )
                 )
             elif found and why:
-                if why[0] == "head changed" and self._expired(route, line.context):
-                    why = "lifetime passed", "consolidated"
+                (reason, detail), *others = why
+                if reason == "head changed" and self._expired(route, line.context):
+                    reason, detail = "lifetime passed", "consolidated"
                 declared.append(
-                    CacheBreak(why[0], route.name, found.at, why[1], found.seq, found.reasoning)
+                    CacheBreak(
+                        reason,
+                        route.name,
+                        found.at,
+                        detail,
+                        found.seq,
+                        found.reasoning,
+                        tuple(other for other, _ in others if other != reason),
+                    )
                 )
             elif found is None and self._expired(route, line.context):
                 declared.append(CacheBreak("lifetime passed", route.name, "none"))

@@ -10,17 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from msgspec import Raw, json, structs
+from msgspec import structs
 
 from addendum.agent.context.requests import Ready
 from addendum.agent.results import Notice
 from addendum.agent.runtime import Runtime
-from addendum.errors import ProviderError, ProviderRefused
+from addendum.errors import ProviderError
 from addendum.log.events import RequestContext, RouteDowngrade
 from addendum.prompt.blocks import Block, Native, Prompt, Result, Text, Use
 from addendum.prompt.rounds import SHORT_ID
 from addendum.routes import Route, shapes
-from addendum.wire.refusal import too_large
+from addendum.wire.apis import wire
+from addendum.wire.refusal import refusal_text, refuses_form, too_large
 
 WORDS = {
     "user-after-user": "two messages of the user in a row",
@@ -29,6 +30,7 @@ WORDS = {
     "nameless-result": "a result without the tool's name",
     "long-call-id": "a call id of more than nine letters and digits",
     "text-parts": "text in parts",
+    "null-content": "an answer with calls and no content",
 }
 """What a person is told of a shape; the fields of reasoning have their names."""
 
@@ -57,7 +59,7 @@ class ShapeTrial:
         """
         if self._before is not None or too_large(error) or not _is_doubtful(self._run.route):
             return None
-        if not isinstance(error, ProviderRefused) or error.status not in (400, 422):
+        if not refuses_form(error):
             return None
         states, route, prompt = self._run.downgrades.features, self._run.route, ready.prompt
         found = in_use(prompt.blocks, prompt) & shapes(context)
@@ -79,7 +81,7 @@ class ShapeTrial:
             What tells of what was given up for it; None if nothing was.
         """
         run, route, context = self._run, self._run.route, ready.prompt.context
-        suspects, self._suspects = self._suspects, ()
+        suspects, self._suspects, self._before = self._suspects, (), None
         if suspects:
             run.log.append(
                 RouteDowngrade(
@@ -97,6 +99,21 @@ class ShapeTrial:
             taken = in_use(ready.prompt.open, ready.prompt).intersection(unknown)
             await features.note(route, taken, "taken")
         return Notice(given_up(route.name, suspects)) if suspects else None
+
+
+def named_shapes(context: RequestContext, prompt: Prompt, error: ProviderError) -> frozenset[str]:
+    """Return the shapes that a refusal names; none if the request has none of them.
+
+    Words that fit nothing that was sent are about something else, and giving it up would help
+    nobody.
+
+    Args:
+        context: What the refused request was rendered with.
+        prompt: The request.
+        error: The refusal.
+    """
+    named = wire(context.wire).refused_shapes(refusal_text(error)) & shapes(context)
+    return named if named & in_use(prompt.blocks, prompt) else frozenset()
 
 
 def _is_doubtful(route: Route) -> bool:
@@ -133,19 +150,9 @@ def in_use(blocks: Sequence[Block], prompt: Prompt) -> frozenset[str]:
             found.add("nameless-result")
         if isinstance(block, Result | Use) and not re.fullmatch(SHORT_ID, block.call_id):
             found.add("long-call-id")
+        if isinstance(block, Use) and (last is None or last.seq != block.seq):
+            found.add("null-content")
         if isinstance(block, Native):
-            found |= _of_answer(block.raw)
+            found |= wire(prompt.context.wire).answer_shapes(block.raw)
         last = block
     return frozenset(found)
-
-
-def _of_answer(raw: Raw) -> frozenset[str]:
-    message = json.decode(raw, type=dict[str, Raw])
-    found = {name for name in ("reasoning_content", "reasoning", "reasoning_details")}
-    found &= message.keys()
-    if "tool_calls" not in message and bytes(message.get("content", Raw(b"null"))) in _BLANK:
-        found.add("empty-answer")
-    return frozenset(found)
-
-
-_BLANK = (b"null", b'""', b"[]")

@@ -98,8 +98,7 @@ def log_step(log: SessionLog, given: StepInput, text: str | None) -> bool:
     turn, step = log.turn, log.step
     assert turn is not None and step is not None
     header = Header(given.config, given.active)
-    # A list that held nothing has no place for a placeholder: the first tools change its front.
-    new_head = given.new_head or (bool(given.active) and _declares_nothing(log, given))
+    new_head = given.new_head or (bool(given.active) and _front_is_lost(log, given))
     series = given.series or new_head or moved_since_request(log)
     rewritten = log_prompt(
         log,
@@ -128,16 +127,23 @@ def log_step(log: SessionLog, given: StepInput, text: str | None) -> bool:
     return new_head
 
 
-def _declares_nothing(log: SessionLog, given: StepInput) -> bool:
-    """Return whether requests on a native route have no tool in front, not even one that left."""
-    context, last = given.context, log.header
-    if context.projection not in ("in-history", "addition-only"):
-        return False
-    if last is None or last.header.tools:
+def _front_is_lost(log: SessionLog, given: StepInput) -> bool:
+    """Say whether no tool stands in front on a native route, where additions need one.
+
+    A list that held nothing has no place for a placeholder: the first tools change its front.
+    Where removals are left out and the last immediate tool leaves, all others are declared as
+    immediate ones and the prefix breaks. From there a series begins, or each later addition would
+    do the same.
+    """
+    context, last, history = given.context, log.header, given.history
+    if context.projection not in ("in-history", "addition-only") or last is None:
         return False
     if context.removals == "omit":
-        return True
-    history = given.history
+        front = {tool.name for tool in history.history.tools if not tool.defer_loading}
+        immediate = [tool.name for tool in given.active if not tool.defer_loading]
+        return not last.header.tools or (bool(immediate) and front.isdisjoint(immediate))
+    if last.header.tools:
+        return False
     return not (
         history.head if context.definitions == "by-value" else declarations(history.history)
     )

@@ -22,7 +22,7 @@ from addendum.log.events import CacheBreak
 from addendum.log.values import ToolSchema
 from addendum.tools.registry import Snapshot
 
-_OURS = frozenset({"redefinition", "removal or restore", "rebinding", "downgrade"})
+_OURS = frozenset({"redefinition", "removal", "restore", "rebinding", "downgrade"})
 """Breaks that come from how a change is told; a list written anew has its own instead."""
 
 

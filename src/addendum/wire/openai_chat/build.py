@@ -85,7 +85,13 @@ class Renderer:
         self._parts = parts
         declare = declarations(_declaration, schemas, rendering, CHOICES)
         self._joined = not parts and "text-parts" in avoids
-        messages = _Messages(parts, reasoning_stand_in, declare, named="nameless-result" in avoids)
+        messages = _Messages(
+            parts,
+            reasoning_stand_in,
+            declare,
+            named="nameless-result" in avoids,
+            no_text="" if "null-content" in avoids else None,
+        )
         apart = "user-after-user" not in avoids
         self._rendered = Rendered(messages, declare, _together if apart else _merged)
 
@@ -137,12 +143,20 @@ class _Messages:
         reasoning_stand_in: What stands in `reasoning_content` of answers with calls that have none.
         declare: Encodes definitions.
         named: Whether results name their tools.
+        no_text: The content of an answer that has calls alone.
     """
 
     def __init__(
-        self, parts: bool, reasoning_stand_in: str, declare: Declarations, *, named: bool
+        self,
+        parts: bool,
+        reasoning_stand_in: str,
+        declare: Declarations,
+        *,
+        named: bool,
+        no_text: str | None,
     ) -> None:
         self._named = named
+        self._no_text = no_text
         self._names: dict[str, str] = {}
         self._declare = declare
         self._parts = parts
@@ -224,7 +238,7 @@ class _Messages:
             if isinstance(block, Use)
         ]
         self._names |= {block.call_id: block.name for block in blocks if isinstance(block, Use)}
-        value: dict[str, Any] = {"role": "assistant", "content": text or None}
+        value: dict[str, Any] = {"role": "assistant", "content": text or self._no_text}
         if calls and self._stand_in:
             value["reasoning_content"] = self._stand_in
         if calls:
