@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         UnknownRoute,
         UnsupportedContent,
     )
-    from addendum.gateway.drive import Exchange, Gateway
+    from addendum.gateway.drive import Gateway, GatewayExchange
     from addendum.gateway.transport import (
         AddendumTransport,
         AsyncAddendumTransport,
@@ -108,7 +108,7 @@ _HOMES = {
     "Decision": "addendum.agent.calls.approval",
     "Deny": "addendum.agent.calls.hooks",
     "ToolEntry": "addendum.tools.entries",
-    "Exchange": "addendum.gateway.drive",
+    "GatewayExchange": "addendum.gateway.drive",
     "FunctionTool": "addendum.tools.functions",
     "Gateway": "addendum.gateway.drive",
     "Hints": "addendum.tools.entries",
@@ -219,9 +219,9 @@ __all__ = [
     "ContentError",
     "Decision",
     "Deny",
-    "Exchange",
     "FunctionTool",
     "Gateway",
+    "GatewayExchange",
     "Hints",
     "Hook",
     "HookCall",

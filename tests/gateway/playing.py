@@ -11,13 +11,13 @@ import openai
 from anyio.from_thread import start_blocking_portal
 from msgspec import Struct, json
 
-from addendum.cache.capture import record_of
 from addendum.cache.capture import Capture as CaptureRecord
+from addendum.cache.capture import record_of
 from addendum.cache.figures import Report, judge
 from addendum.cache.reported import usage_of
 from addendum.gateway.foreign import route_at
 from addendum.lab.records import lab_count, rules_of
-from addendum.lab.scenario import AddTool, RemoveTool, Redefine, Say, Scenario, Toggle
+from addendum.lab.scenario import AddTool, Redefine, RemoveTool, Say, Scenario, Toggle
 from addendum.lab.server import Capture, Lab, open_lab
 
 LIMIT = 8_000

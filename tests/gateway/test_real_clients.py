@@ -12,11 +12,11 @@ import httpx
 import httpx2
 import openai
 import pytest
+from tests.gateway.playing import Played, lab_of, play_chat, play_messages, report, uncached
 
 import addendum
 from addendum.lab.scenario_file import find
 from addendum.lab.server import Lab
-from tests.gateway.playing import Played, lab_of, play_chat, play_messages, report, uncached
 
 G2 = find("g2")
 MOST = 28_000

@@ -1,8 +1,8 @@
 """The log of a conversation that somebody else drives: nodes by digest, one a request.
 
-A node holds all that its request said of tools, so that no other has to be read. It is written once:
-whoever plans the same request again, here or on another machine, reads what was planned. A new
-request goes on from the node that knows most of its elements: the conversation is a tree.
+A node holds all that its request said of tools, so that no other has to be read. It is written
+once: whoever plans the same request again, here or on another machine, reads what was planned. A
+new request goes on from the node that knows most of its elements: the conversation is a tree.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Node(Struct, frozen=True, omit_defaults=True):
     time: float = 0.0
 
 
-class Standing(Struct, frozen=True):
+class Footing(Struct, frozen=True):
     """Where a request stands in what is known.
 
     Attributes:
@@ -133,7 +133,7 @@ class Branches:
         value = self._store.get(f"node:{name}")
         return None if value is None else _nodes.decode(value)
 
-    def stand(self, name: str, links: Chain, request: ClientRequest) -> Standing:
+    def stand(self, name: str, links: Chain, request: ClientRequest) -> Footing:
         """Find what a request goes on from.
 
         Args:
@@ -152,7 +152,7 @@ class Branches:
         ]
         made = self._store.first(answers[:8])
         expected = None if made is None else self.get(made[1].decode())
-        return Standing(name, node, depth, expected)
+        return Footing(name, node, depth, expected)
 
     def write(self, node: Node, end: str) -> Node:
         """Write a node unless there is one, and return the one that counts.

@@ -26,7 +26,7 @@ from addendum import encoding
 from addendum.gateway.answers import MOST_ROUNDS, Judging
 from addendum.gateway.branches import PLAIN, Branches, Node, head_schemas, ledger
 from addendum.gateway.foreign import SPLICES, Chain, chain, route_at, wire_at
-from addendum.gateway.planner import Case, Prepare, ToolChanges, named, plan, way_of
+from addendum.gateway.planner import PlanInput, Prepare, ToolChanges, named, plan, way_of
 from addendum.log.events import RequestContext
 from addendum.log.values import ToolSchema
 from addendum.prompt.updates import PLACEHOLDER, Telling
@@ -38,7 +38,7 @@ from addendum.wire.splice import (
     AnswerFilter,
     ClientRequest,
     ClientTool,
-    Passed,
+    PassedOn,
     PassReason,
     Splice,
     Splicing,
@@ -89,7 +89,7 @@ class Gateway:
         """Close the store."""
         self._store.close()
 
-    def begin(self, url: str, headers: Mapping[str, str], body: bytes) -> Exchange | None:
+    def begin(self, url: str, headers: Mapping[str, str], body: bytes) -> GatewayExchange | None:
         """Take a request that a client posts.
 
         Args:
@@ -106,23 +106,25 @@ class Gateway:
             return None
         try:
             return self._begin(name, url, headers, body)
-        except Passed as passed:
-            return Exchange(body, passed=passed.reason)
+        except PassedOn as passed:
+            return GatewayExchange(body, passed=passed.reason)
         except Exception:
             # A fault of ours must never cost an answer.
             _log.warning("a request is passed on as it came: not understood", exc_info=True)
-            return Exchange(body, passed="not understood")
+            return GatewayExchange(body, passed="not understood")
 
-    def _begin(self, name: str, url: str, headers: Mapping[str, str], body: bytes) -> Exchange:
+    def _begin(
+        self, name: str, url: str, headers: Mapping[str, str], body: bytes
+    ) -> GatewayExchange:
         splice = SPLICES[name]
         request = splice.read(body)
         if not request.elements:
-            raise Passed("not understood")
+            raise PassedOn("not understood")
         if any(field in request.fields for field in ("previous_response_id", "conversation")):
-            raise Passed("history at the provider")
+            raise PassedOn("history at the provider")
         route = route_at(url, name, request.model, self._trusted)
         if route is None:
-            raise Passed("no way to tell")
+            raise PassedOn("no way to tell")
         off = os.environ.get(OFF, "0") not in ("", "0")
         refused = self._refused(url, route, "native")
         way = way_of(route, self._tool_changes, refused)
@@ -133,7 +135,7 @@ class Gateway:
         node = self._branches.get(own)
         if node is None:
             standing = self._branches.stand(own, links, request)
-            case = Case(request, splice, route, links, standing, way, self._prepare, off)
+            case = PlanInput(request, splice, route, links, standing, way, self._prepare, off)
             self._branches.keep(request.tools)
             node = self._branches.write(plan(case, self._branches), links.ends[-1])
             if node.head:
@@ -154,7 +156,7 @@ def _refusal(url: str, route: Route, way: str) -> str:
     return f"refused:{way}:{encoding.digest(f'{url} {route.name}')}"
 
 
-class Exchange:
+class GatewayExchange:
     """One request of a client, with its answer.
 
     Attributes:
@@ -210,10 +212,12 @@ class _Driving(Struct, frozen=True):
     splice: Splice
     route: Route
 
-    def exchange(self, request: ClientRequest, node: Node, links: Chain, marks: Marks) -> Exchange:
-        answered: Callable[[bytes], None] = lambda identity: self.branches.answered(
-            node, links, identity
-        )
+    def exchange(
+        self, request: ClientRequest, node: Node, links: Chain, marks: Marks
+    ) -> GatewayExchange:
+        def answered(identity: bytes) -> None:
+            self.branches.answered(node, links, identity)
+
         bound = self.route.capabilities.reasoning_bound
         if node.passed:
             body = self.client_body
@@ -312,7 +316,7 @@ def _ends(request: ClientRequest, node: Node, route: Route) -> tuple[int, ...]:
             element = request.elements[end - 1]
             mixed = route.cache.text_marks and (element.results or element.calls)
             told = any(update.behind == end for update in node.updates)
-            if told or not mixed and (element.role != "tool" or "tool" in route.cache.mark_roles):
+            if told or (not mixed and (element.role != "tool" or "tool" in route.cache.mark_roles)):
                 break
             end -= 1
         if end > 0:
@@ -355,7 +359,7 @@ def _plain_name(tool: ClientTool) -> str:
     return own if isinstance(own, str) else ""
 
 
-class _Driven(Exchange):
+class _Driven(GatewayExchange):
     """A request whose answer is turned back."""
 
     def __init__(
@@ -502,4 +506,4 @@ class _Driven(Exchange):
             _log.debug("an answer is not noted", exc_info=True)
 
 
-__all__ = ["OFF", "Exchange", "Gateway", "Marks"]
+__all__ = ["OFF", "Gateway", "GatewayExchange", "Marks"]

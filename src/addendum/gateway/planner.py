@@ -17,8 +17,8 @@ from addendum.gateway.branches import (
     PLAIN,
     Branches,
     Break,
+    Footing,
     Node,
-    Standing,
     Update,
     head_schemas,
     ledger,
@@ -37,7 +37,7 @@ MOST_EDITS = 2
 """Requests in a row whose history was written anew from its beginning, before nothing is told."""
 
 
-class Case(Struct, frozen=True):
+class PlanInput(Struct, frozen=True):
     """All that a plan follows from.
 
     Attributes:
@@ -55,7 +55,7 @@ class Case(Struct, frozen=True):
     splice: Splice
     route: Route
     links: Chain
-    standing: Standing
+    standing: Footing
     way: Literal["native", "dispatch", "off"]
     prepare: Prepare = "always"
     switched_off: bool = False
@@ -80,7 +80,7 @@ def way_of(
     return "off" if tool_changes == "native" else "dispatch"
 
 
-def reason_to_pass(case: Case) -> PassReason | None:
+def reason_to_pass(case: PlanInput) -> PassReason | None:
     """Return why a request is not driven at all, by itself and what it goes on from."""
     request, node = case.request, case.standing.node
     names = [tool.name for tool in request.tools]
@@ -102,7 +102,7 @@ def reason_to_pass(case: Case) -> PassReason | None:
     return None
 
 
-def plan(case: Case, branches: Branches) -> Node:
+def plan(case: PlanInput, branches: Branches) -> Node:
     """Return the node of a request that has none yet.
 
     Args:
@@ -193,7 +193,7 @@ def _floor(parent: Node | None, depth: int) -> int:
     return 0 if parent is None else min(parent.floor, depth)
 
 
-def _edited(case: Case, breaks: list[Break]) -> tuple[int, bool]:
+def _edited(case: PlanInput, breaks: list[Break]) -> tuple[int, bool]:
     """Declare what the client wrote anew; return how often in a row, and whether nothing stayed."""
     standing = case.standing
     expected = standing.expected
@@ -210,7 +210,7 @@ def _edited(case: Case, breaks: list[Break]) -> tuple[int, bool]:
 
 
 def _new_head(
-    case: Case, base: Node, breaks: Sequence[Break], spoken: bool, *, ready: bool = False
+    case: PlanInput, base: Node, breaks: Sequence[Break], spoken: bool, *, ready: bool = False
 ) -> Node:
     """Return a node whose tools are declared anew: those that the client offers."""
     projection = _projection(case)
@@ -226,7 +226,7 @@ def _new_head(
     )
 
 
-def _projection(case: Case) -> str:
+def _projection(case: PlanInput) -> str:
     """Return how changes are told where nothing was told yet."""
     return str(case.route.capabilities.tool_update) if case.way == "native" else "dispatch"
 
@@ -237,7 +237,7 @@ def named(node: Node) -> tuple[str, ...]:
     return (*node.head, *told)
 
 
-def _kept(case: Case, parent: Node, depth: int) -> tuple[tuple[Update, ...], bool]:
+def _kept(case: PlanInput, parent: Node, depth: int) -> tuple[tuple[Update, ...], bool]:
     """Return the updates that still stand, and whether one had to move to another place."""
     count = len(case.request.elements)
     # One at the very end of this request belongs to another try of it: it is told anew.
@@ -279,7 +279,7 @@ def _change(
 
 
 def _cheaper(
-    case: Case, branches: Branches, change: Update, definitions: Mapping[str, ClientTool]
+    case: PlanInput, branches: Branches, change: Update, definitions: Mapping[str, ClientTool]
 ) -> bool:
     """Say whether a new head costs less than to tell a change.
 
@@ -299,7 +299,9 @@ def _cheaper(
     return anew < to_tell
 
 
-def _behind(case: Case, depth: int, change: Update, definitions: Mapping[str, ClientTool]) -> int:
+def _behind(
+    case: PlanInput, depth: int, change: Update, definitions: Mapping[str, ClientTool]
+) -> int:
     """Return how many elements an update stands behind; 0 where it has to wait.
 
     As late as it may: behind the last message of the user's or of results. Where the new part calls
@@ -320,7 +322,7 @@ def _behind(case: Case, depth: int, change: Update, definitions: Mapping[str, Cl
     return depth if depth and depth == end and _takes(case, depth) else 0
 
 
-def _takes(case: Case, behind: int) -> bool:
+def _takes(case: PlanInput, behind: int) -> bool:
     native = case.way == "native"
     if not case.splice.legal(case.request, behind, native=native):
         return False

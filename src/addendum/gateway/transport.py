@@ -19,7 +19,7 @@ import httpx2
 from addendum import net
 from addendum.allowed import shown
 from addendum.errors import ConfigurationError
-from addendum.gateway.drive import Exchange, Gateway, Marks
+from addendum.gateway.drive import Gateway, GatewayExchange, Marks
 from addendum.gateway.planner import Prepare, ToolChanges
 from addendum.stores.nodes import NodeStore
 
@@ -40,7 +40,7 @@ class _Common:
         self._inner = inner
         self._core = core
 
-    def _begin(self, request: Any, body: bytes) -> Exchange | None:
+    def _begin(self, request: Any, body: bytes) -> GatewayExchange | None:
         if request.method != "POST":
             return None
         headers = {name.lower(): value for name, value in request.headers.items()}
@@ -97,7 +97,7 @@ class AddendumTransport(_Common, httpx2.BaseTransport):
         _bare(response)
         return response
 
-    def _send(self, request: Any, exchange: Exchange, body: bytes) -> Any:
+    def _send(self, request: Any, exchange: GatewayExchange, body: bytes) -> Any:
         response = self._inner.handle_request(_changed(request, exchange, body))
         exchange.start(response.status_code, response.headers.get("content-type", ""))
         return response
@@ -156,7 +156,7 @@ class AsyncAddendumTransport(_Common, httpx2.AsyncBaseTransport):
         _bare(response)
         return response
 
-    async def _send(self, request: Any, exchange: Exchange, body: bytes) -> Any:
+    async def _send(self, request: Any, exchange: GatewayExchange, body: bytes) -> Any:
         response = await self._inner.handle_async_request(_changed(request, exchange, body))
         exchange.start(response.status_code, response.headers.get("content-type", ""))
         return response
@@ -231,7 +231,7 @@ def async_http_client(
 # -- requests and responses of either library -----------------------------------------------------
 
 
-def _changed(request: Any, exchange: Exchange, body: bytes) -> Any:
+def _changed(request: Any, exchange: GatewayExchange, body: bytes) -> Any:
     """Return a client's request with another body."""
     headers = [
         (name, value)
@@ -293,7 +293,7 @@ def _stream_class(response: Any, base: str, methods: Mapping[str, Any]) -> type:
     return known
 
 
-def _init(self: Any, send: Any, request: Any, exchange: Exchange, response: Any) -> None:
+def _init(self: Any, send: Any, request: Any, exchange: GatewayExchange, response: Any) -> None:
     self.send, self.request, self.exchange = send, request, exchange
     self.inner, self.unpack = response.stream, _Unpacking(response)
 

@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from addendum.errors import ConfigurationError, StoreError
 from addendum.stores.sqlite import PREFIX, path_of
@@ -140,7 +140,7 @@ class SqliteNodes:
         for start in range(0, len(names), _BATCH):
             batch = names[start : start + _BATCH]
             marks = ",".join("?" * len(batch))
-            query = f"SELECT name, value, used FROM gateway_nodes WHERE name IN ({marks})"  # noqa: S608
+            query = f"SELECT name, value, used FROM gateway_nodes WHERE name IN ({marks})"
             with self._lock:
                 rows = {name: (value, used) for name, value, used in self._run(query, batch)}
             for place, name in enumerate(batch, start):
@@ -171,7 +171,7 @@ class SqliteNodes:
             with self._lock:
                 self._run("UPDATE gateway_nodes SET used = ? WHERE name = ?", (now, name))
 
-    def _run(self, query: str, values: Sequence[object]) -> list[tuple[object, ...]]:
+    def _run(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         try:
             return self._db.execute(query, tuple(values)).fetchall()
         except sqlite3.Error as error:

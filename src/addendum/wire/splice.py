@@ -41,7 +41,7 @@ PassReason: TypeAlias = Literal[
 """Why a client's request leaves as it came: a closed list."""
 
 
-class Passed(Exception):
+class PassedOn(Exception):
     """A client's request is not changed.
 
     Attributes:
@@ -156,6 +156,10 @@ class Splicing(Struct, frozen=True):
     behind: tuple[bytes, ...] = ()
 
 
+GIVEN_UP = "(The model called nothing but tools that are off in this conversation.)"
+"""What a client reads where nothing else is left: no API takes an empty answer back."""
+
+
 class Called(Struct, frozen=True):
     """A call as a client reads it: the real tool, and the text of its arguments."""
 
@@ -218,7 +222,7 @@ class Splice(Protocol):
         """Take a client's body apart.
 
         Raises:
-            Passed: It cannot be driven.
+            PassedOn: It cannot be driven.
             AddendumError: It is not what the wire takes.
         """
         ...
@@ -272,24 +276,24 @@ def members(raw: bytes | Raw) -> dict[str, Raw]:
     """Return the fields of a JSON object, each as its own bytes.
 
     Raises:
-        Passed: It is none.
+        PassedOn: It is none.
     """
     try:
         return _object.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Passed("not understood") from error
+        raise PassedOn("not understood") from error
 
 
 def items(raw: bytes | Raw) -> list[Raw]:
     """Return the items of a JSON list, each as its own bytes.
 
     Raises:
-        Passed: It is none.
+        PassedOn: It is none.
     """
     try:
         return _array.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Passed("not understood") from error
+        raise PassedOn("not understood") from error
 
 
 def joined(fields: Mapping[str, bytes | Raw]) -> bytes:
@@ -331,7 +335,7 @@ def read_arguments(text: Any) -> Any:
         return text
 
 
-class Known:
+class ReadOnce:
     """Values by the bytes that they were read from, so that unchanged bytes are not read again.
 
     Args:
@@ -395,7 +399,7 @@ def decoded_event(frame: bytes) -> dict[str, Any] | None:
         value = encoding.decode(event_data(frame))
     except encoding.ContentError:
         return None
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType]
 
 
 def sse(value: Any, name: str = "") -> bytes:

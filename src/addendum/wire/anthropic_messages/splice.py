@@ -18,13 +18,14 @@ from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME, rewrite_direct_call
 from addendum.wire.anthropic_messages.build import takes_mark
 from addendum.wire.reading import array, table, text
 from addendum.wire.splice import (
+    GIVEN_UP,
     ClientRequest,
     ClientTool,
     Element,
     Frames,
     JudgeCall,
-    Known,
-    Passed,
+    PassedOn,
+    ReadOnce,
     Role,
     Splicing,
     Withheld,
@@ -43,21 +44,21 @@ _TOLD = ("tool_addition", "tool_removal")
 _VOLATILE = "x-anthropic-billing-header"
 """Begins a text of the prompt that a client changes with each request (claude-code#68900)."""
 
-_elements = Known()
-_tools = Known()
+_elements = ReadOnce()
+_tools = ReadOnce()
 
 
 def _element(raw: bytes) -> Element:
     message = encoding.decode(raw)
     if not isinstance(message, dict):
-        raise Passed("not understood")
+        raise PassedOn("not understood")
     return _read_element(raw, cast("dict[str, Any]", message))
 
 
 def _read_element(raw: bytes, message: dict[str, Any]) -> Element:
     spoken = text(message.get("role"))
     if spoken not in ("user", "assistant", "system"):
-        raise Passed("not understood")
+        raise PassedOn("not understood")
     role = cast(Role, spoken)
     content = message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else array(content)
@@ -68,7 +69,7 @@ def _read_element(raw: bytes, message: dict[str, Any]) -> Element:
         block = table(each)
         kind = text(block.get("type"))
         if kind in _TOLD or "tool_reference" in kind:
-            raise Passed("told by the client itself")
+            raise PassedOn("told by the client itself")
         if kind in _REASONING:
             reasons = True
             continue
@@ -84,7 +85,7 @@ def _read_element(raw: bytes, message: dict[str, Any]) -> Element:
             if isinstance(inner, list) and b'"tool_reference"' in raw:
                 kinds = [text(table(part).get("type")) for part in array(inner)]
                 if "tool_reference" in kinds:
-                    raise Passed("told by the client itself")
+                    raise PassedOn("told by the client itself")
             parts = [{"type": "text", "text": inner}] if isinstance(inner, str) else array(inner)
             failed = block.get("is_error") is True
             meaning.append(["result", block.get("tool_use_id"), bare(parts), failed])
@@ -102,11 +103,11 @@ def _tool(raw: bytes) -> ClientTool:
     entry = table(encoding.decode(own))
     name = text(entry.get("name"))
     if entry.get("defer_loading"):
-        raise Passed("told by the client itself")
+        raise PassedOn("told by the client itself")
     if entry.get("type") not in (None, "custom"):
         return ClientTool(name or text(entry.get("type")), own, None)
     if not name or "input_schema" not in fields:
-        raise Passed("not understood")
+        raise PassedOn("not understood")
     parameters = Raw(bytes(fields["input_schema"]))
     return ClientTool(name, own, ToolSchema(name, text(entry.get("description")), parameters))
 
@@ -118,12 +119,12 @@ class MessagesSplice:
         """Take a client's body apart.
 
         Raises:
-            Passed: It cannot be driven.
+            PassedOn: It cannot be driven.
             AddendumError: It is not what the wire takes.
         """
         fields = members(body)
         if "messages" not in fields:
-            raise Passed("not understood")
+            raise PassedOn("not understood")
         elements = tuple(_elements.get(bytes(raw), _element) for raw in items(fields["messages"]))
         system = encoding.decode(bytes(fields.get("system", b"null")))
         tools = fields.get("tools", Raw(b"null"))
@@ -263,7 +264,11 @@ class MessagesSplice:
 
     def given_up(self, body: bytes) -> bytes:
         """Return an answer whose calls were all withheld, with an end that says nothing of them."""
-        return joined({**members(body), "stop_reason": b'"end_turn"'})
+        fields = members(body)
+        blocks = items(fields.get("content", b"[]"))
+        if not any(members(block).get("type") == b'"text"' for block in blocks):
+            blocks = [*blocks, Raw(encoding.encode({"type": "text", "text": GIVEN_UP}))]
+        return joined({**fields, "content": listed(blocks), "stop_reason": b'"end_turn"'})
 
     def filter(self, judge: JudgeCall, *, hold: Callable[[str], bool]) -> MessagesFilter:
         """Return a filter for a stream."""
@@ -382,7 +387,7 @@ def _block(block: Block, splicing: Splicing) -> bytes:
     if isinstance(block, Text):
         return encoding.encode({"type": "text", "text": block.text})
     if not isinstance(block, Change):
-        raise Passed("no way to tell")
+        raise PassedOn("no way to tell")
     name = encoding.encode(block.name)
     reference = b'{"type":"tool_reference","name":' + name + b"}"
     if not block.added:
@@ -409,7 +414,7 @@ class MessagesFilter:
         self._judge, self._hold = judge, hold
         self._frames = Frames()
         self._shown = 0
-        self._called = False
+        self._called = self._spoke = False
         self._second = False
         self._begin()
 
@@ -438,7 +443,8 @@ class MessagesFilter:
         """Return the end of a stream whose model keeps calling what it cannot."""
         delta = {"stop_reason": "end_turn", "stop_sequence": None}
         end = {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 0}}
-        return sse(end, "message_delta") + sse({"type": "message_stop"}, "message_stop")
+        said = b"" if self._spoke else _said(self._shown)
+        return said + sse(end, "message_delta") + sse({"type": "message_stop"}, "message_stop")
 
     def _frame(self, frame: bytes) -> bytes:
         if self.unanswered:
@@ -462,6 +468,7 @@ class MessagesFilter:
                     self._start, self._index, self._pieces = value, index, []
                     return b""
                 self._called = True
+            self._spoke = self._spoke or block.get("type") == "text"
             self._number(index)
         if index == self._index and self._start is not None:
             if kind == "content_block_delta":
@@ -491,7 +498,7 @@ class MessagesFilter:
             return b""
         self._called = True
         number = self._number(index)
-        begun = {**block, "name": verdict.name, "input": {}}
+        begun: dict[str, Any] = {**block, "name": verdict.name, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": verdict.arguments}
         kind = "content_block_delta"
         end = {"type": "content_block_stop", "index": number}
@@ -500,6 +507,16 @@ class MessagesFilter:
             + sse({"type": kind, "index": number, "delta": delta}, kind)
             + (stop if number == index else sse(end, "content_block_stop"))
         )
+
+
+def _said(index: int) -> bytes:
+    """Return the events of a text that stands where nothing else is left."""
+    whole: tuple[dict[str, Any], ...] = (
+        {"type": "content_block_start", "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": GIVEN_UP}},
+        {"type": "content_block_stop"},
+    )
+    return b"".join(sse({**each, "index": index}, each["type"]) for each in whole)
 
 
 __all__ = ["MessagesFilter", "MessagesSplice"]

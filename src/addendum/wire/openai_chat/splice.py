@@ -6,6 +6,7 @@ System and developer messages in front of all others are the system text. Shapes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -17,14 +18,15 @@ from addendum.prompt.blocks import Block, Change, Text
 from addendum.tools.dispatcher import TOOL_DISPATCHER_NAME, rewrite_direct_call
 from addendum.wire.reading import array, table, text
 from addendum.wire.splice import (
+    GIVEN_UP,
     Called,
     ClientRequest,
     ClientTool,
     Element,
     Frames,
     JudgeCall,
-    Known,
-    Passed,
+    PassedOn,
+    ReadOnce,
     Role,
     Splicing,
     Withheld,
@@ -40,6 +42,7 @@ from addendum.wire.splice import (
     sse,
 )
 
+_SPEAKS = re.compile(rb'"content"\s*:\s*"(?!")')
 _REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 _ELSEWHERE = ("functions", "function_call")
 _ROLES: Mapping[str, Role] = {
@@ -49,26 +52,26 @@ _ROLES: Mapping[str, Role] = {
     "system": "system",
     "developer": "system",
 }
-_elements = Known()
-_tools = Known()
+_elements = ReadOnce()
+_tools = ReadOnce()
 
 
 def _element(raw: bytes) -> Element:
     message = encoding.decode(raw)
     if not isinstance(message, dict):
-        raise Passed("not understood")
+        raise PassedOn("not understood")
     return _read_element(raw, cast("dict[str, Any]", message))
 
 
 def _read_element(raw: bytes, message: dict[str, Any]) -> Element:
     role = _ROLES.get(text(message.get("role")))
     if role is None or message.get("function_call"):
-        raise Passed("not understood")
+        raise PassedOn("not understood")
     if role == "system" and isinstance(message.get("tools"), list):
-        raise Passed("told by the client itself")
+        raise PassedOn("told by the client itself")
     calls = [table(call) for call in array(message.get("tool_calls"))]
     if any(call.get("type", "function") != "function" for call in calls):
-        raise Passed("not understood")
+        raise PassedOn("not understood")
     functions = [table(call.get("function")) for call in calls]
     meaning: dict[str, Any] = {
         "role": role,
@@ -107,7 +110,7 @@ def _tool(raw: bytes) -> ClientTool:
     entry = table(encoding.decode(own))
     function = table(entry.get("function"))
     if entry.get("defer_loading") or function.get("defer_loading"):
-        raise Passed("told by the client itself")
+        raise PassedOn("told by the client itself")
     if entry.get("type") != "function":
         named = table(entry.get(text(entry.get("type"))))
         return ClientTool(text(named.get("name")) or text(entry.get("type")), own, None)
@@ -117,7 +120,7 @@ def _tool(raw: bytes) -> ClientTool:
         parameters = Raw(b'{"type":"object","properties":{}}')
     name = text(function.get("name"))
     if not name:
-        raise Passed("not understood")
+        raise PassedOn("not understood")
     schema = ToolSchema(name, text(function.get("description")), Raw(bytes(parameters)))
     return ClientTool(name, own, schema)
 
@@ -129,14 +132,14 @@ class ChatSplice:
         """Take a client's body apart.
 
         Raises:
-            Passed: It cannot be driven.
+            PassedOn: It cannot be driven.
             AddendumError: It is not what the wire takes.
         """
         fields = members(body)
         if any(name in fields for name in _ELSEWHERE) or "messages" not in fields:
-            raise Passed("not understood")
+            raise PassedOn("not understood")
         if bytes(fields.get("n", b"1")) not in (b"1", b"null"):
-            raise Passed("not understood")
+            raise PassedOn("not understood")
         messages = [bytes(each) for each in items(fields["messages"])]
         elements = [_elements.get(raw, _element) for raw in messages]
         start = 0
@@ -271,8 +274,8 @@ class ChatSplice:
         fields = members(body)
         choice = members(items(fields["choices"])[0])
         message = members(choice["message"])
-        if bytes(message.get("content", b"null")) == b"null":
-            message["content"] = Raw(b'""')
+        if bytes(message.get("content", b"null")) in (b"null", b'""', b"[]"):
+            message["content"] = Raw(encoding.encode(GIVEN_UP))
         choice |= {"message": Raw(joined(message)), "finish_reason": Raw(b'"stop"')}
         return joined({**fields, "choices": listed([joined(choice)])})
 
@@ -403,7 +406,7 @@ def _update(blocks: Sequence[Block], splicing: Splicing) -> bytes:
     tools: list[bytes] = []
     for block in blocks:
         if not isinstance(block, Change) or block.definition is None:
-            raise Passed("no way to tell")
+            raise PassedOn("no way to tell")
         tools.append(splicing.definitions[block.definition.definition()])
     return b'{"role":"system","tools":' + listed(tools) + b"}"
 
@@ -449,17 +452,19 @@ class ChatFilter:
         self._frames = Frames()
         self._passed = 0
         self._template: dict[str, Any] = {}
+        self._second = self._spoke = False
         self._begin()
 
     def _begin(self) -> None:
         self._held: dict[int, _HeldCall] = {}
         self._direct: dict[int, int] = {}
-        self._last = -1
+        self._last: int = -1
 
     def again(self) -> None:
         """Go on with the answer of another request, in the same stream."""
         self.withheld, self.unanswered = [], False
         self._frames = Frames()
+        self._second = True
         self._begin()
 
     def feed(self, chunk: bytes) -> bytes:
@@ -473,19 +478,26 @@ class ChatFilter:
 
     def give_up(self) -> bytes:
         """Return the end of a stream whose model keeps calling what it cannot."""
-        end = {**self._template, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+        delta = {} if self._spoke else {"content": GIVEN_UP}
+        end: dict[str, Any] = {
+            **self._template,
+            "choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}],
+        }
         return sse(end) + b"data: [DONE]\n\n"
 
     def _frame(self, frame: bytes) -> bytes:
         if self.unanswered:
             return b""
-        if not (self._held or b'"tool_calls"' in frame or (self.withheld and b"finish" in frame)):
+        self._spoke = self._spoke or _SPEAKS.search(frame) is not None
+        ends = self.withheld and b"finish" in frame
+        begins_anew = self._second and b'"role"' in frame
+        if not (self._held or b'"tool_calls"' in frame or ends or begins_anew):
             return frame
         if event_data(frame).strip() == b"[DONE]":
             out = self._settle()
             return b"" if self._over() else out + frame
         value = decoded_event(frame)
-        choices = array(value.get("choices")) if value is not None else []
+        choices: Sequence[Any] = array(value.get("choices")) if value is not None else ()
         if value is None or not choices:
             return frame
         choice = table(choices[0])
@@ -496,7 +508,8 @@ class ChatFilter:
         delta = dict(table(choice.get("delta")))
         calls = array(delta.pop("tool_calls", None))
         kept: list[Any] = []
-        changed = False
+        # Clients join the pieces of a field, and the first answer has said whose it is.
+        changed = self._second and delta.pop("role", None) is not None
         for each in calls:
             call = table(each)
             number = self._number(call)
@@ -536,7 +549,7 @@ class ChatFilter:
     def _number(self, call: Mapping[str, Any]) -> int:
         index = call.get("index")
         if isinstance(index, int):
-            return index
+            return int(index)
         return self._last + 1 if call.get("id") or self._last < 0 else self._last
 
     def _over(self) -> bool:
