@@ -66,6 +66,7 @@ class Node(Struct, frozen=True, omit_defaults=True):
         passed: Why it left as it came; empty if it did not.
         breaks: What it breaks, as declared.
         time: Seconds since the epoch.
+        line: What the cache key is: it stays where a conversation's text or tools change.
     """
 
     key: str
@@ -83,6 +84,7 @@ class Node(Struct, frozen=True, omit_defaults=True):
     passed: str = ""
     breaks: tuple[Break, ...] = ()
     time: float = 0.0
+    line: str = ""
 
 
 class Footing(Struct, frozen=True):

@@ -137,7 +137,9 @@ class Gateway:
             standing = self._branches.stand(own, links, request)
             case = PlanInput(request, splice, route, links, standing, way, self._prepare, off)
             self._branches.keep(request.tools)
-            node = self._branches.write(plan(case, self._branches), links.ends[-1])
+            planned = plan(case, self._branches)
+            _check_forced(request, planned, self._branches)
+            node = self._branches.write(planned, links.ends[-1])
             if node.head:
                 self._branches.use(links.root, node.head)
         return _Driving(self, self._branches, url, headers, body, name, splice, route).exchange(
@@ -150,6 +152,19 @@ class Gateway:
     def refuse(self, url: str, route: Route, way: str) -> None:
         """Note that an endpoint has refused a way of telling, and took the request without it."""
         self._store.add(_refusal(url, route, way), b"1")
+
+
+def _check_forced(request: ClientRequest, node: Node, branches: Branches) -> None:
+    """Pass a request on that forces a tool which only the dispatcher reaches.
+
+    Raises:
+        PassedOn: It does.
+    """
+    if node.projection == "dispatch" and request.forced:
+        definitions = branches.definitions(node.head)
+        front = {_plain_name(definitions[digest]) for digest in node.head}
+        if not front.issuperset(request.forced):
+            raise PassedOn("forced tool")
 
 
 def _refusal(url: str, route: Route, way: str) -> str:
@@ -261,7 +276,7 @@ class _Driving(Struct, frozen=True):
         ttl = b',"ttl":"1h"' if request.ttl == "1h" and "1h" in route.cache.lifetimes else b""
         extra: dict[str, bytes] = {}
         if route.endpoint.vouched and (route.cache_key or route.cache_key_header):
-            key = encoding.digest(request.system + encoding.encode(node.head))[:32]
+            key = node.line
             if route.cache_key:
                 extra[route.cache_key] = encoding.encode(key)
             elif route.cache_key_header.lower() not in self.client_headers:

@@ -84,11 +84,13 @@ class Chain(Struct, frozen=True):
         scope: Of who asks which model, on which wire.
         root: Of the scope, the system text and the tools that can only stand in front.
         ends: Of the root and the first elements, by their number; the root itself is number 0.
+        line: Of the system text, keyed by the credential alone: the same in every process.
     """
 
     scope: str
     root: str
     ends: tuple[str, ...]
+    line: str
 
 
 def chain(key: bytes, wire: str, headers: Mapping[str, str], request: ClientRequest) -> Chain:
@@ -107,7 +109,7 @@ def chain(key: bytes, wire: str, headers: Mapping[str, str], request: ClientRequ
     ends = [root]
     for element in request.elements:
         ends.append(linked(key, ends[-1], element.identity))
-    return Chain(scope, root, tuple(ends))
+    return Chain(scope, root, tuple(ends), keyed(credential.encode(), b"line", request.system))
 
 
 def linked(key: bytes, end: str, identity: bytes) -> str:

@@ -137,6 +137,7 @@ def plan(case: PlanInput, branches: Branches) -> Node:
         before=0 if parent is None else parent.count if parent.count < count else parent.before,
         edits=edits,
         time=time.time(),
+        line=case.links.line if earlier is None else earlier.line,
     )
     if passed is not None:
         if parent is not None and (parent.head or parent.updates):
@@ -164,7 +165,7 @@ def plan(case: PlanInput, branches: Branches) -> Node:
     if parent.projection == PLAIN and change is not None:
         breaks.append(Break("rebinding", "tools"))
         return _new_head(case, base, breaks, spoken, ready=True)
-    if change is not None and _cheaper(case, branches, change, definitions):
+    if change is not None and _cheaper(case, parent, branches, change, definitions):
         breaks.append(Break("new head: cheaper", "tools"))
         return _new_head(case, base, breaks, spoken)
     updates = kept
@@ -279,14 +280,21 @@ def _change(
 
 
 def _cheaper(
-    case: PlanInput, branches: Branches, change: Update, definitions: Mapping[str, ClientTool]
+    case: PlanInput,
+    parent: Node,
+    branches: Branches,
+    change: Update,
+    definitions: Mapping[str, ClientTool],
 ) -> bool:
     """Say whether a new head costs less than to tell a change.
 
     A new head is read anew, with all of the history that stands behind it, unless another
     conversation has the same; what is told is read anew once.
     """
-    to_tell = sum(len(definitions[each].raw) for each in (*change.added, *change.redefined))
+    # What still stands is told by its name alone.
+    standing = {*parent.head, *(each for update in parent.updates for each in update.added)}
+    anew_told = [each for each in (*change.added, *change.redefined) if each not in standing]
+    to_tell = sum(len(definitions[each].raw) for each in anew_told)
     depth = case.standing.depth
     anew = sum(len(element.raw) for element in case.request.elements[:depth])
     head = [tool.digest() for tool in case.request.tools]

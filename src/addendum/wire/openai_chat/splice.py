@@ -473,7 +473,11 @@ class ChatFilter:
 
     def close(self) -> bytes:
         """Return what is left when the answer has ended."""
-        out = b"".join(map(self._frame, self._frames.close()))
+        rest = self._frames.close()
+        if rest and self._held:
+            # Broken off in the midst of a call: nobody knows what it would have been.
+            return b""
+        out = b"".join(map(self._frame, rest))
         return out + self._settle() if self._held else out
 
     def give_up(self) -> bytes:
