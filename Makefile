@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check fmt bench bench-cache fuzz envelopes perturb perturb-servers \
+.PHONY: help demo test check fmt bench bench-cache clients fuzz envelopes perturb perturb-servers \
   stop-words best cases matrix mutations crash real-servers clean
 
 help: ## list these targets
@@ -43,6 +43,9 @@ bench: .venv/dev ## run all measurements in bench/, the vendors' SDKs beside our
 
 bench-cache: .venv/dev ## other frameworks on g2 beside ours, hand-made and rebinding
 	@.venv/bin/python bench/peers/run.py
+
+clients: .venv/dev ## other people's clients alone and through addendum, every scenario (minutes)
+	@.venv/bin/python bench/peers/clients.py
 
 fuzz: .venv/dev ## 20,000 random histories against every rule (hours)
 	ADDENDUM_EXAMPLES=20000 $(RUN) pytest tests/property --timeout=86400

@@ -3,7 +3,10 @@
 With `deltas` (Anthropic alone) the tools stay the first ones, and changes are written by hand into
 the history: a system message with the blocks that the adapter passes through.
 
-Usage: langchain_g2.py PLAN BASE_URL WIRE [deltas]     (WIRE: anthropic, responses or chat)
+With `through` (not Anthropic: `ChatAnthropic` takes no HTTP client) the model gets
+`addendum.http_client()`, and nothing else is changed.
+
+Usage: langchain_g2.py PLAN BASE_URL WIRE [deltas|through]     (WIRE: anthropic, responses or chat)
 """
 
 from __future__ import annotations
@@ -21,17 +24,24 @@ from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import SystemMessage
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
+from said import answered, called, tell
 
 
-def model(wire: str, base_url: str) -> Any:
+def model(wire: str, base_url: str, how: str) -> Any:
     """Return the model of a wire."""
     if wire == "anthropic":
         return ChatAnthropic(
             model_name="claude-opus-5-5", base_url=base_url, api_key="any", max_tokens=4096
         )
     name = "gpt-6.1-sol" if wire == "responses" else "gpt-4.1"
+    more: dict[str, Any] = {}
+    if how == "through":
+        import addendum
+
+        more["http_client"] = addendum.http_client()
+    responses = wire == "responses"
     return ChatOpenAI(
-        model=name, base_url=base_url, api_key="any", use_responses_api=wire == "responses"
+        model=name, base_url=base_url, api_key="any", use_responses_api=responses, **more
     )
 
 
@@ -39,6 +49,7 @@ def canned(tool: dict[str, Any]) -> StructuredTool:
     """Return a tool that always answers the same."""
 
     def answer(**arguments: Any) -> str:
+        called(tool["name"], arguments)
         return tool["result"]
 
     schema = {"type": "object", "title": tool["name"], **tool["parameters"]}
@@ -82,7 +93,7 @@ def change(tools: list[dict[str, Any]], on: bool) -> SystemMessage:
 def main(plan_path: str, base_url: str, wire: str, how: str = "") -> None:
     """Play the plan."""
     plan = json.loads(Path(plan_path).read_text("utf-8"))
-    chosen = model(wire, base_url)
+    chosen = model(wire, base_url, how)
     servers = plan["servers"]
     middleware: list[Any] = [AnthropicPromptCachingMiddleware()] if wire == "anthropic" else []
     if how == "deltas":
@@ -106,7 +117,9 @@ def main(plan_path: str, base_url: str, wire: str, how: str = "") -> None:
         told = ahead if how == "deltas" else []
         sent = [*messages, {"role": "user", "content": step["user"]}, *told]
         messages = agent.invoke({"messages": sent})["messages"]
+        answered(messages[-1].text)
         ahead = []
+    tell()
 
 
 if __name__ == "__main__":

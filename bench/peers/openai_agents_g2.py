@@ -1,6 +1,8 @@
 """openai-agents plays a plan: each tool says by `is_enabled` whether its server is on.
 
-Usage: openai_agents_g2.py PLAN BASE_URL WIRE     (WIRE: responses or chat)
+`through`: its client gets `addendum.async_http_client()`, and nothing else is changed.
+
+Usage: openai_agents_g2.py PLAN BASE_URL WIRE [through]     (WIRE: responses or chat)
 """
 
 from __future__ import annotations
@@ -19,17 +21,24 @@ from agents import (
     set_tracing_disabled,
 )
 from openai import AsyncOpenAI
+from said import answered, called, tell
 
 
-def main(plan_path: str, base_url: str, wire: str) -> None:
+def main(plan_path: str, base_url: str, wire: str, how: str = "") -> None:
     """Play the plan."""
     set_tracing_disabled(True)
     plan = json.loads(Path(plan_path).read_text("utf-8"))
-    client = AsyncOpenAI(base_url=base_url, api_key="any")
+    more: dict[str, Any] = {}
+    if how == "through":
+        import addendum
+
+        more["http_client"] = addendum.async_http_client()
+    client = AsyncOpenAI(base_url=base_url, api_key="any", **more)
     on: set[str] = set()
 
     def canned(tool: dict[str, Any], server: str | None) -> FunctionTool:
         async def answer(context: Any, arguments: str) -> str:
+            called(tool["name"], json.loads(arguments))
             return tool["result"]
 
         return FunctionTool(
@@ -56,7 +65,10 @@ def main(plan_path: str, base_url: str, wire: str) -> None:
             on.discard(step["disable"])
         else:
             asked = [*history, {"role": "user", "content": step["user"]}]
-            history = Runner.run_sync(agent, asked).to_input_list()
+            done = Runner.run_sync(agent, asked)
+            answered(done.final_output)
+            history = done.to_input_list()
+    tell()
 
 
 if __name__ == "__main__":

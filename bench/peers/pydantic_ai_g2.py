@@ -6,7 +6,11 @@ tells of it in the history by itself. The plan's conversation has one more call 
 `deltas`: every tool is declared from the start and deferred, and additions are written by hand into
 the history. A removal has no such part: a tool that went off stays on for the model.
 
-Usage: pydantic_ai_g2.py PLAN BASE_URL WIRE [mid-run|deltas]  (WIRE: anthropic, responses or chat)
+`through`: the provider's client gets `addendum.async_http_client()`, and nothing else is changed.
+
+Usage: pydantic_ai_g2.py PLAN BASE_URL WIRE [mid-run|deltas|through]
+
+WIRE is anthropic, responses or chat.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.toolsets import FunctionToolset
+from said import answered, called, tell
 
 CLAUDE = {
     "anthropic_cache": True,
@@ -32,12 +37,29 @@ CLAUDE = {
 }
 
 
-def model(wire: str, base_url: str) -> tuple[Any, dict[str, Any]]:
+def model(wire: str, base_url: str, how: str) -> tuple[Any, dict[str, Any]]:
     """Return the model of a wire, and the settings that its documentation asks for."""
+    provider: Any
     if wire == "anthropic":
         provider = AnthropicProvider(base_url=base_url, api_key="any")
+        if how == "through":
+            from anthropic import AsyncAnthropic
+
+            import addendum
+
+            http_client = addendum.async_http_client()
+            own = AsyncAnthropic(base_url=base_url, api_key="any", http_client=http_client)
+            provider = AnthropicProvider(anthropic_client=own)
         return AnthropicModel("claude-opus-5-5", provider=provider), CLAUDE
     provider = OpenAIProvider(base_url=base_url, api_key="any")
+    if how == "through":
+        from openai import AsyncOpenAI
+
+        import addendum
+
+        http_client = addendum.async_http_client()
+        client = AsyncOpenAI(base_url=base_url, api_key="any", http_client=http_client)
+        provider = OpenAIProvider(openai_client=client)
     if wire == "responses":
         return OpenAIResponsesModel("gpt-6.1-sol", provider=provider), {}
     return OpenAIChatModel("gpt-4.1", provider=provider), {}
@@ -48,6 +70,7 @@ def toolset(tools: list[dict[str, Any]]) -> FunctionToolset[None]:
 
     def canned(tool: dict[str, Any]) -> Tool[None]:
         def answer(**arguments: Any) -> str:
+            called(tool["name"], arguments)
             return tool["result"]
 
         schema = {"type": "object", **tool["parameters"]}
@@ -59,7 +82,7 @@ def toolset(tools: list[dict[str, Any]]) -> FunctionToolset[None]:
 def main(plan_path: str, base_url: str, wire: str, how: str = "") -> None:
     """Play the plan."""
     plan = json.loads(Path(plan_path).read_text("utf-8"))
-    chosen, settings = model(wire, base_url)
+    chosen, settings = model(wire, base_url, how)
     head = toolset(plan["tools"])
     servers = {name: toolset(tools) for name, tools in plan["servers"].items()}
     agent = Agent(chosen, instructions=plan["instructions"], toolsets=[head])
@@ -80,12 +103,14 @@ def main(plan_path: str, base_url: str, wire: str, how: str = "") -> None:
             done = agent.run_sync(
                 step["user"], message_history=history, toolsets=given, model_settings=settings
             )
+            answered(done.output)
             history = done.all_messages()
         elif how == "deltas" and "enable" in step:
             added = [tool["name"] for tool in plan["servers"][name]]
             history.append(ModelRequest([ToolAvailabilityDeltaPart(tools_added=added)]))
-        elif not how:
+        elif how in ("", "through"):
             (on.add if "enable" in step else on.remove)(name)
+    tell()
 
 
 def change(agent: Agent[None, str], servers: dict[str, Any], on: set[str]) -> None:

@@ -39,7 +39,8 @@ from addendum.lab.server import Lab, open_lab
 from addendum.routes import resolve
 
 HERE = Path(__file__).parent
-PEERS = HERE.parents[1] / ".venv" / "peers"
+ROOT = HERE.parents[1]
+PEERS = ROOT / ".venv" / "peers"
 WAIT = 300
 
 ROUTES = {
@@ -144,12 +145,12 @@ def plan(scenario: Scenario) -> dict[str, Any]:
 def python() -> Path:
     """Return the frameworks' interpreter; its environment is made if it is not there."""
     found = PEERS / "bin" / "python"
-    if not (PEERS / "made").exists():
+    if not (PEERS / "with-addendum").exists():
         print(f"Making {PEERS} (once)", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", str(PEERS)], check=True)
         pip = [str(found), "-m", "pip", "--disable-pip-version-check", "-qq", "install"]
-        subprocess.run([*pip, "-r", str(HERE / "requirements.txt")], check=True)
-        (PEERS / "made").touch()
+        subprocess.run([*pip, "-r", str(HERE / "requirements.txt"), "-e", str(ROOT)], check=True)
+        (PEERS / "with-addendum").touch()
     return found
 
 
@@ -203,8 +204,8 @@ async def played(subject: Subject, scenario: Scenario) -> Outcome:
     return Outcome(judge(records, rules, lab_count), examined, dollars(records))
 
 
-async def script(subject: Subject, said: dict[str, Any], base: str) -> None:
-    """Run a framework's script in its own interpreter."""
+async def script(subject: Subject, said: dict[str, Any], base: str) -> bytes:
+    """Run a framework's script in its own interpreter; return what its own code saw."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.json"
         path.write_bytes(msgspec.json.encode(said))
@@ -213,6 +214,7 @@ async def script(subject: Subject, said: dict[str, Any], base: str) -> None:
             done = await anyio.run_process([*command, *filter(None, [subject.how])], check=False)
     if done.returncode:
         raise RuntimeError(" ".join(done.stderr.decode().split())[-300:])
+    return done.stdout
 
 
 def taken(lab: Lab) -> list[Capture]:

@@ -1,0 +1,24 @@
+"""What a framework's own code saw: the calls that reached its tools, and the answers it read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+CALLS: list[Any] = []
+TEXTS: list[str] = []
+
+
+def called(name: str, arguments: Any) -> None:
+    """Note a call that reached a tool."""
+    CALLS.append([name, arguments])
+
+
+def answered(text: str) -> None:
+    """Note the text that ends a turn."""
+    TEXTS.append(text)
+
+
+def tell() -> None:
+    """Print all of it, for whoever compares two runs."""
+    print(json.dumps({"calls": CALLS, "texts": TEXTS}, sort_keys=True))
