@@ -44,7 +44,7 @@ bench: .venv/dev ## run all measurements in bench/, the vendors' SDKs beside our
 bench-cache: .venv/dev ## other frameworks on g2 beside ours, hand-made and rebinding
 	@.venv/bin/python bench/peers/run.py
 
-clients: .venv/dev ## other people's clients alone and through addendum, every scenario (minutes)
+clients: .venv/dev ## other people's clients alone and through (minutes)
 	@.venv/bin/python bench/peers/clients.py
 
 fuzz: .venv/dev ## 20,000 random histories against every rule (hours)

@@ -24,7 +24,7 @@ from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import SystemMessage
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
-from said import answered, called, tell
+from said import NODES, answered, called, tell
 
 
 def model(wire: str, base_url: str, how: str) -> Any:
@@ -38,7 +38,7 @@ def model(wire: str, base_url: str, how: str) -> Any:
     if how == "through":
         import addendum
 
-        more["http_client"] = addendum.http_client()
+        more["http_client"] = addendum.http_client(store=NODES)
     responses = wire == "responses"
     return ChatOpenAI(
         model=name, base_url=base_url, api_key="any", use_responses_api=responses, **more

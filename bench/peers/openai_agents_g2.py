@@ -21,7 +21,7 @@ from agents import (
     set_tracing_disabled,
 )
 from openai import AsyncOpenAI
-from said import answered, called, tell
+from said import NODES, answered, called, tell
 
 
 def main(plan_path: str, base_url: str, wire: str, how: str = "") -> None:
@@ -32,7 +32,7 @@ def main(plan_path: str, base_url: str, wire: str, how: str = "") -> None:
     if how == "through":
         import addendum
 
-        more["http_client"] = addendum.async_http_client()
+        more["http_client"] = addendum.async_http_client(store=NODES)
     client = AsyncOpenAI(base_url=base_url, api_key="any", **more)
     on: set[str] = set()
 

@@ -27,7 +27,7 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.toolsets import FunctionToolset
-from said import answered, called, tell
+from said import NODES, answered, called, tell
 
 CLAUDE = {
     "anthropic_cache": True,
@@ -47,7 +47,7 @@ def model(wire: str, base_url: str, how: str) -> tuple[Any, dict[str, Any]]:
 
             import addendum
 
-            http_client = addendum.async_http_client()
+            http_client = addendum.async_http_client(store=NODES)
             own = AsyncAnthropic(base_url=base_url, api_key="any", http_client=http_client)
             provider = AnthropicProvider(anthropic_client=own)
         return AnthropicModel("claude-opus-5-5", provider=provider), CLAUDE
@@ -57,7 +57,7 @@ def model(wire: str, base_url: str, how: str) -> tuple[Any, dict[str, Any]]:
 
         import addendum
 
-        http_client = addendum.async_http_client()
+        http_client = addendum.async_http_client(store=NODES)
         client = AsyncOpenAI(base_url=base_url, api_key="any", http_client=http_client)
         provider = OpenAIProvider(openai_client=client)
     if wire == "responses":

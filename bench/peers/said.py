@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
+
+NODES = os.environ.get("ADDENDUM_NODES")
+"""Where what is known of a conversation is kept, for whoever looks at it afterwards."""
 
 CALLS: list[Any] = []
 TEXTS: list[str] = []

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from addendum.log.subagents import SubagentEnded
     from addendum.log.values import Call, Media, ToolSchema, Usage
     from addendum.routes import Route
+    from addendum.stores.nodes import NodeStore
     from addendum.tools.catalogue import Pin, PinnedTool
     from addendum.tools.dispatcher import (
         TOOL_DISPATCHER_NAME,
@@ -122,6 +123,7 @@ _HOMES = {
     "MissingCredential": "addendum.errors",
     "MissingExtra": "addendum.errors",
     "NotDispatched": "addendum.tools.dispatcher",
+    "NodeStore": "addendum.stores.nodes",
     "Notice": "addendum.agent.results",
     "Opening": "addendum.agent.opening",
     "Outcome": "addendum.tools.servers",
@@ -232,6 +234,7 @@ __all__ = [
     "Media",
     "MissingCredential",
     "MissingExtra",
+    "NodeStore",
     "NotDispatched",
     "Notice",
     "Opening",
