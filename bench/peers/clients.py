@@ -105,7 +105,8 @@ def breaks(file: Path) -> Iterator[str]:
 def can_be_played(scenario: Scenario) -> bool:
     """Say whether the frameworks' scripts can play a scenario: it talks and switches servers."""
     simple = all(isinstance(step, Say | Toggle) for step in scenario.steps)
-    return simple and scenario.turn_instructions is None
+    canned = all(each.tools for each in scenario.servers)
+    return simple and canned and scenario.turn_instructions is None
 
 
 def rows(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
