@@ -222,16 +222,18 @@ def test_toggles_and_branches_are_read_from_the_cache(route: str) -> None:
 
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("name", [name for name in EDGES if name != "subagents"])
-def test_replicas_with_one_store_send_the_same_bytes(name: str, route: str, tmp_path: Path) -> None:
+def test_replicas_with_one_store_send_the_same_bytes(
+    name: str, route: str, tmp_path: Path, opened: Callable[[str], Gateway]
+) -> None:
     edge, _ = EDGES[name]
     url = f"sqlite:///{tmp_path}/one.db"
-    replicas = [Gateway(url), Gateway(url)]
+    replicas = [opened(url), opened(url)]
     turn = iter(range(1000))
     with lab_of() as lab:
         several = played(edge, lab, route, lambda: replicas[next(turn) % 2])
     # And again after a restart: what is known is planned as it was.
     with lab_of() as lab:
-        again = played(edge, lab, route, lambda: Gateway(url))
+        again = played(edge, lab, route, lambda: opened(url))
     alone = Gateway()
     with lab_of() as lab:
         one = played(edge, lab, route, lambda: alone)

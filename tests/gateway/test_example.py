@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,12 @@ CLAUDE: dict[str, Any] = {
 def test_one_argument_in_the_vendors_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
-    with lab_of() as lab:
+    with lab_of() as lab, ExitStack() as stack:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", lab.base_url("anthropic"))
         monkeypatch.setenv("OPENAI_BASE_URL", lab.base_url("openai-chat"))
         claude, chat, later = in_front.one_argument()
+        stack.enter_context(claude)
+        stack.enter_context(chat)
         answer = chat.chat.completions.create(**BODY)
         assert answer.choices[0].message.content == "I heard: 'hello'"
         assert claude.messages.create(**CLAUDE).content[0].type == "text"
@@ -48,7 +51,8 @@ def test_a_client_that_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv("ANTHROPIC_BASE_URL", lab.base_url("anthropic"))
         path = tmp_path / "nodes.db"
         for _ in range(2):
-            in_front.lasting(str(path)).messages.create(**CLAUDE)
+            with in_front.lasting(str(path)) as claude:
+                claude.messages.create(**CLAUDE)
         assert lab.captures[0].body == lab.captures[1].body
     assert path.exists()
 

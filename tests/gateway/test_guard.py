@@ -79,10 +79,10 @@ def played(
 ) -> Played:
     base = lab.base_url(provider)
     if provider == "anthropic":
-        claude = anthropic.Anthropic(base_url=base, api_key="k", max_retries=0, **more)
-        return play_messages(claude, model, told, stream=stream)
-    chat = openai.OpenAI(base_url=base, api_key="k", max_retries=0, **more)
-    return play_chat(chat, model, told, stream=stream)
+        with anthropic.Anthropic(base_url=base, api_key="k", max_retries=0, **more) as claude:
+            return play_messages(claude, model, told, stream=stream)
+    with openai.OpenAI(base_url=base, api_key="k", max_retries=0, **more) as chat:
+        return play_chat(chat, model, told, stream=stream)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -34,11 +34,11 @@ MODELS = (
 def talk(lab: Lab, provider: str, model: str, stream: bool, **more: Any) -> Played:
     base = lab.base_url(provider)
     if provider == "anthropic":
-        client = anthropic.Anthropic(base_url=base, api_key="k", max_retries=0, **more)
-        thinking = "opus" in model
-        return play_messages(client, model, G2, stream=stream, thinking=thinking)
-    chat = openai.OpenAI(base_url=base, api_key="k", max_retries=0, **more)
-    return play_chat(chat, model, G2, stream=stream)
+        with anthropic.Anthropic(base_url=base, api_key="k", max_retries=0, **more) as client:
+            thinking = "opus" in model
+            return play_messages(client, model, G2, stream=stream, thinking=thinking)
+    with openai.OpenAI(base_url=base, api_key="k", max_retries=0, **more) as chat:
+        return play_chat(chat, model, G2, stream=stream)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

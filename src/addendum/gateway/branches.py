@@ -8,6 +8,7 @@ new request goes on from the node that knows most of its elements: the conversat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import msgspec
 from msgspec import Struct
@@ -105,6 +106,8 @@ class Footing(Struct, frozen=True):
 
 
 _nodes = msgspec.json.Decoder(Node)
+_ANSWERS = 8
+"""Elements at the end of a request that are looked up first."""
 
 
 class Branches:
@@ -128,7 +131,7 @@ class Branches:
         """
         key = self._store.key
         tools = offered(key, [tool.digest() for tool in request.tools])
-        return keyed(key, b"node", links.ends[-1].encode(), tools.encode(), way.encode())
+        return keyed(key, b"node", links.ends[-1], tools.encode(), way.encode())
 
     def get(self, name: str) -> Node | None:
         """Return a node by its name."""
@@ -143,20 +146,31 @@ class Branches:
             links: Its digests.
             request: The request.
         """
-        names = [f"end:{end}" for end in reversed(links.ends[1:])]
-        known = self._store.first(names)
+        known = self._deepest(links.ends)
         node = None if known is None else self.get(known[1].decode())
-        depth = 0 if known is None or node is None else len(request.elements) - known[0]
+        depth = 0 if known is None or node is None else known[0]
+        spoken = (each for each in reversed(request.elements) if each.role == "assistant")
         answers = [
             f"answer:{keyed(self._store.key, links.scope.encode(), element.identity)}"
-            for element in reversed(request.elements)
-            if element.role == "assistant"
+            for element in islice(spoken, _ANSWERS)
         ]
-        made = self._store.first(answers[:8])
+        made = self._store.first(answers)
         expected = None if made is None else self.get(made[1].decode())
         return Footing(name, node, depth, expected)
 
-    def write(self, node: Node, end: str) -> Node:
+    def _deepest(self, ends: Sequence[bytes]) -> tuple[int, bytes] | None:
+        """Return how many elements are known at most, and the name of the node that knows them."""
+        stop = len(ends)
+        # Most requests say a message or two more than one that is known.
+        for start in (max(stop - _ANSWERS, 1), 1):
+            names = [f"end:{end.hex()}" for end in reversed(ends[start:stop])]
+            known = self._store.first(names)
+            if known is not None:
+                return stop - 1 - known[0], known[1]
+            stop = start
+        return None
+
+    def write(self, node: Node, end: bytes) -> Node:
         """Write a node unless there is one, and return the one that counts.
 
         Args:
@@ -164,13 +178,13 @@ class Branches:
             end: Digest of all elements of its request.
         """
         counts = _nodes.decode(self._store.add(f"node:{node.key}", encoding.encode(node)))
-        self._store.add(f"end:{end}", node.key.encode())
+        self._store.add(f"end:{end.hex()}", node.key.encode())
         return counts
 
     def answered(self, node: Node, links: Chain, identity: bytes) -> None:
         """Note the answer to a request as its client will send it back."""
         key = self._store.key
-        self._store.add(f"end:{linked(key, links.ends[-1], identity)}", node.key.encode())
+        self._store.add(f"end:{linked(key, links.ends[-1], identity).hex()}", node.key.encode())
         own = keyed(key, links.scope.encode(), identity)
         self._store.add(f"answer:{own}", node.key.encode())
 

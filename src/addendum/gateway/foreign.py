@@ -6,6 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -89,7 +90,7 @@ class Chain(Struct, frozen=True):
 
     scope: str
     root: str
-    ends: tuple[str, ...]
+    ends: tuple[bytes, ...]
     line: str
 
 
@@ -106,16 +107,16 @@ def chain(key: bytes, wire: str, headers: Mapping[str, str], request: ClientRequ
     scope = keyed(key, b"scope", wire.encode(), credential.encode(), request.model.encode())
     fixed = sorted(tool.digest() for tool in request.tools if tool.schema is None)
     root = keyed(key, scope.encode(), request.system, *(each.encode() for each in fixed))
-    ends = [root]
+    ends = [end := bytes.fromhex(root)]
     for element in request.elements:
-        ends.append(linked(key, ends[-1], element.identity))
+        ends.append(end := linked(key, end, element.identity))
     return Chain(scope, root, tuple(ends), keyed(credential.encode(), b"line", request.system))
 
 
-def linked(key: bytes, end: str, identity: bytes) -> str:
+def linked(key: bytes, end: bytes, identity: bytes) -> bytes:
     """Return the digest of a prefix that goes on with one more element."""
     # Two of 64 bytes at most: one block, so that thousands of elements cost little.
-    return hashlib.blake2b(bytes.fromhex(end) + identity, key=key[:32], digest_size=16).hexdigest()
+    return blake2b(end + identity, key=key[:32], digest_size=16).digest()
 
 
 def keyed(key: bytes, *parts: bytes) -> str:

@@ -12,6 +12,7 @@ otherwise from one request to the next.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -305,6 +306,14 @@ def joined(fields: Mapping[str, bytes | Raw]) -> bytes:
 def listed(values: Iterable[bytes | Raw]) -> bytes:
     """Return a JSON list of values that are JSON already."""
     return b"[" + b",".join(map(bytes, values)) + b"]"
+
+
+def longest_lifetime(body: bytes) -> Literal["1h"] | None:
+    """Return the longest lifetime that a client's own marks ask for, if they name it."""
+    return "1h" if _HOUR.search(body) else None
+
+
+_HOUR = re.compile(rb'"ttl"\s*:\s*"1h"')
 
 
 def fingerprint(value: Any) -> bytes:

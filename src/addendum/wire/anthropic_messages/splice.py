@@ -35,6 +35,7 @@ from addendum.wire.splice import (
     items,
     joined,
     listed,
+    longest_lifetime,
     members,
     sse,
 )
@@ -130,7 +131,7 @@ class MessagesSplice:
         tools = fields.get("tools", Raw(b"null"))
         declared = [] if bytes(tools) == b"null" else items(tools)
         choice = table(encoding.decode(bytes(fields.get("tool_choice", b"null"))))
-        ttl = "1h" if b'"ttl":"1h"' in body.replace(b" ", b"") else None
+        ttl = longest_lifetime(body)
         return ClientRequest(
             fields,
             text(encoding.decode(bytes(fields.get("model", b"null")))),

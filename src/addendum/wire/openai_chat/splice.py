@@ -37,6 +37,7 @@ from addendum.wire.splice import (
     items,
     joined,
     listed,
+    longest_lifetime,
     members,
     read_arguments,
     sse,
@@ -157,7 +158,7 @@ class ChatSplice:
             tuple(_tools.get(bytes(each), _tool) for each in declared),
             _forced(choice),
             bytes(fields.get("stream", b"")) == b"true",
-            "1h" if b'"ttl":"1h"' in body.replace(b" ", b"") else None,
+            longest_lifetime(body),
         )
 
     def legal(self, request: ClientRequest, behind: int, *, native: bool) -> bool:
