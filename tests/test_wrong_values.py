@@ -64,13 +64,16 @@ MADE: dict[str, tuple[Any, dict[str, Any]]] = {
     name: (getattr(addendum, name), fine)
     for name, fine in {
         "AddContext": {"text": "x"},
+        "AddendumTransport": {"inner": httpx2.HTTPTransport()},
         "Agent": {"route": CLAUDE},
         "Approval": {},
         "Ask": {},
+        "AsyncAddendumTransport": {"inner": httpx2.AsyncHTTPTransport()},
         "Change": {"arguments": {}},
         "Compaction": {},
         "Decision": {"kind": "approve"},
         "Deny": {},
+        "Gateway": {},
         "Hook": {"before": lambda call: None},
         "HookCall": dict(session="s", turn=1, step=1, id="c", name="n", arguments={}),
         "Limits": {},
@@ -82,6 +85,8 @@ MADE: dict[str, tuple[Any, dict[str, Any]]] = {
         "ToolContext": dict(session="s", turn=1, step=1, call_id="c", tool="t", state={}),
         "ToolDispatch": {},
         "ToolHistory": {},
+        "async_http_client": {},
+        "http_client": {},
         "project_tool_updates": dict(messages=(), active_tools=(), mode=None, history=None),
         "resolve_dispatched_tool_call": dict(call=Call("c", "n", "{}"), registry={}, bound=()),
         "subagent": {"agent": Agent(CLAUDE), "name": "helper"},
@@ -151,6 +156,10 @@ TAKE_NOTHING = {
     ServerSpec: "key",
 }
 OURS = {
+    addendum.AddendumTransport: "close handle_request",
+    addendum.AsyncAddendumTransport: "aclose handle_async_request",
+    addendum.Gateway: "begin close refuse",
+    addendum.GatewayExchange: "end feed start",
     addendum.Approval: "judge",
     addendum.Compaction: "limit room",
     addendum.Hook: "matches",
@@ -166,9 +175,9 @@ OURS = {
 """Methods that the loop drives, with values of its own making: nothing is checked in them."""
 
 HANDED_BACK = (
-    "CacheBreak Hints KeepAlive Media NotDispatched Notice Opening Outcome PinnedTool "
-    "PromptArgument ReasoningPiece Refused RemotePrompt RemoteResource RemoteTool RequestDone "
-    "RequestFigures Resolved ServerPrompt ServerState StreamEvent SubagentEnded SwitchCost "
+    "CacheBreak GatewayExchange Hints KeepAlive Media NotDispatched Notice Opening Outcome "
+    "PinnedTool PromptArgument ReasoningPiece Refused RemotePrompt RemoteResource RemoteTool "
+    "RequestDone RequestFigures Resolved ServerPrompt ServerState StreamEvent SubagentEnded SwitchCost "
     "TextPiece ToolEntry ToolFinished ToolProgress ToolRedefined ToolStarted TurnDone "
     "TurnResult TurnStream Usage"
 ).split()
@@ -183,6 +192,7 @@ BY_US = {
     "Carrier": "a protocol",
     "Clock": "the lab's time",
     "Event": "an event of a log",
+    "NodeStore": "a protocol",
     "Pin": "what a server listed, as a catalogue has it",
     "Provider": "a row of data that `load` reads",
     "Route": "what `resolve` gives",
@@ -345,6 +355,10 @@ class Named(typing.NamedTuple):
 
 
 ROWS: dict[tuple[str, str], list[Any]] = {
+    ("AddendumTransport", "inner"): [3, "x", None],
+    ("AsyncAddendumTransport", "inner"): [3, "x", None],
+    ("http_client", "inner"): [3, "x"],
+    ("async_http_client", "inner"): [3, "x"],
     ("Agent", "route"): ["", "anthropic", Named("nobody:x", "nobody"), "anthropic:nosuch"],
     ("Agent", "base_url"): ["ftp://x", "no address", "http://"],
     ("Agent", "mcp_servers"): [

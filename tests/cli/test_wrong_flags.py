@@ -225,6 +225,8 @@ def test_a_wrong_value_is_named_in_one_line(
 
 VARIABLES: dict[str, list[tuple[str, list[str], str]]] = {
     "ADDENDUM_LLAMA_SERVER": [("/no/such/program", ["demo"], "/no/such/program")],
+    # Anything but 0 lets all requests pass: no value of it is wrong.
+    "ADDENDUM_OFF": [],
     "ADDENDUM_PROBES": [
         ("mcp.json", ["routes", "probe", CLAUDE], "mcp.json"),
         ("mcp.json", ["chat", "--route", CLAUDE], "mcp.json"),

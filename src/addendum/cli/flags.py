@@ -20,6 +20,7 @@ from addendum.errors import AddendumError, ConfigurationError
 
 VARIABLES = (
     "ADDENDUM_LLAMA_SERVER",
+    "ADDENDUM_OFF",
     "ADDENDUM_PROBES",
     "ADDENDUM_ROUTES",
     "ADDENDUM_STORE",

@@ -23,9 +23,10 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Raw, Struct, structs
 
 from addendum import encoding
+from addendum.checked import checks_arguments
 from addendum.gateway.answers import MOST_ROUNDS, Judging
 from addendum.gateway.branches import PLAIN, Branches, Node, head_schemas, ledger
-from addendum.gateway.foreign import SPLICES, Chain, chain, route_at, wire_at
+from addendum.gateway.foreign import Chain, chain, route_at, wire_at
 from addendum.gateway.planner import PlanInput, Prepare, ToolChanges, named, plan, way_of
 from addendum.log.events import RequestContext
 from addendum.log.values import ToolSchema
@@ -34,6 +35,7 @@ from addendum.routes import Route, context
 from addendum.stores.nodes import NodeStore, open_nodes
 from addendum.tools.dispatcher import CALL_TOOL
 from addendum.wire.apis import wire
+from addendum.wire.driven import CLIENT_WIRES
 from addendum.wire.splice import (
     AnswerFilter,
     ClientRequest,
@@ -69,6 +71,7 @@ class Gateway:
         trusted: Whether an address that is not a provider's own takes what the provider takes.
     """
 
+    @checks_arguments
     def __init__(
         self,
         store: str | NodeStore | None = None,
@@ -116,7 +119,7 @@ class Gateway:
     def _begin(
         self, name: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> GatewayExchange:
-        splice = SPLICES[name]
+        splice = CLIENT_WIRES[name].splice
         request = splice.read(body)
         if not request.elements:
             raise PassedOn("not understood")

@@ -14,26 +14,16 @@ from msgspec import Struct
 from addendum.errors import AddendumError
 from addendum.routes import Route, resolve
 from addendum.routes.data import providers
-from addendum.wire import anthropic_messages, openai_chat
-from addendum.wire.anthropic_messages.splice import MessagesSplice
-from addendum.wire.openai_chat.splice import ChatSplice
-from addendum.wire.splice import ClientRequest, Splice
+from addendum.wire.driven import CLIENT_WIRES
+from addendum.wire.splice import ClientRequest
 
-SPLICES: Mapping[str, Splice] = {
-    anthropic_messages.WIRE: MessagesSplice(),
-    openai_chat.WIRE: ChatSplice(),
-}
-"""Wires whose clients can be driven."""
-
-_PATHS = {"/messages": anthropic_messages.WIRE, "/chat/completions": openai_chat.WIRE}
 _CREDENTIALS = ("authorization", "x-api-key", "api-key")
-_ANYBODYS = {anthropic_messages.WIRE: "anthropic-compatible", openai_chat.WIRE: "compatible"}
 
 
 def wire_at(url: str) -> str | None:
     """Return the wire of the API at an address, or None where it is none that can be driven."""
     path = urlsplit(url).path.rstrip("/")
-    return next((wire for end, wire in _PATHS.items() if path.endswith(end)), None)
+    return next((name for name, each in CLIENT_WIRES.items() if path.endswith(each.path)), None)
 
 
 @lru_cache(maxsize=1024)
@@ -51,8 +41,8 @@ def route_at(url: str, wire: str, model: str, trusted: bool) -> Route | None:
         trusted: Whether the caller vouches for the address.
     """
     parts = urlsplit(url)
-    end = next(each for each, name in _PATHS.items() if name == wire)
-    base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix(end)}"
+    own_wire = CLIENT_WIRES[wire]
+    base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix(own_wire.path)}"
     candidates = [each for each in providers().values() if each.wire == wire]
     own = [
         each
@@ -69,7 +59,7 @@ def route_at(url: str, wire: str, model: str, trusted: bool) -> Route | None:
         and each.row(model) is not None
         and each.row(model) is not each.row("a-model-that-nobody-has")
     ]
-    anybody = [each for each in candidates if each.name == _ANYBODYS[wire]]
+    anybody = [each for each in candidates if each.name == own_wire.anybody]
     for provider in (*own, *named, *anybody):
         try:
             return resolve(f"{provider.name}:{model}", base_url=base, trusted=trusted, environ={})

@@ -18,6 +18,7 @@ import httpx2
 
 from addendum import net
 from addendum.allowed import shown
+from addendum.checked import checks_arguments
 from addendum.errors import ConfigurationError
 from addendum.gateway.drive import Gateway, GatewayExchange, Marks
 from addendum.gateway.planner import Prepare, ToolChanges
@@ -60,6 +61,7 @@ class AddendumTransport(_Common, httpx2.BaseTransport):
         trusted: As for `http_client`.
     """
 
+    @checks_arguments
     def __init__(
         self,
         inner: Any,
@@ -119,6 +121,7 @@ class AddendumTransport(_Common, httpx2.BaseTransport):
 class AsyncAddendumTransport(_Common, httpx2.AsyncBaseTransport):
     """As `AddendumTransport`, for async clients."""
 
+    @checks_arguments
     def __init__(
         self,
         inner: Any,
@@ -175,6 +178,7 @@ class AsyncAddendumTransport(_Common, httpx2.AsyncBaseTransport):
         self._core.close()
 
 
+@checks_arguments
 def http_client(
     inner: Any = None,
     store: str | NodeStore | None = None,
@@ -211,6 +215,7 @@ def http_client(
     return httpx2.Client(transport=transport, timeout=_TIMEOUT, follow_redirects=True)
 
 
+@checks_arguments
 def async_http_client(
     inner: Any = None,
     store: str | NodeStore | None = None,

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from addendum.allowed import shown
 from addendum.errors import ConfigurationError, StoreError
 from addendum.stores.sqlite import PREFIX, path_of
 
@@ -26,6 +27,7 @@ _DAY = 86_400
 _ROOM = 128 * 1024 * 1024
 _BATCH = 400
 _KEY = "key"
+_OF_A_STORE = ("key", "get", "first", "add", "close")
 
 
 class NodeStore(Protocol):
@@ -203,9 +205,14 @@ def open_nodes(url: str | NodeStore | None) -> NodeStore:
     if url is None or url == "memory://":
         return MemoryNodes()
     if not isinstance(url, str):
+        if isinstance(url, type) or not all(hasattr(url, name) for name in _OF_A_STORE):
+            raise ConfigurationError(
+                f"(store={shown(url)}): must be an address such as sqlite:///path.db, or a store"
+            )
         return url
     if not url.startswith(PREFIX):
         raise ConfigurationError(
-            "a gateway's store is sqlite:///path.db, sqlite:////absolute/path.db or memory://"
+            f"(store={shown(url)}): a gateway's store is sqlite:///path.db,"
+            " sqlite:////absolute/path.db or memory://"
         )
     return SqliteNodes(url)
