@@ -177,8 +177,8 @@ OURS = {
 HANDED_BACK = (
     "CacheBreak GatewayExchange Hints KeepAlive Media NotDispatched Notice Opening Outcome "
     "PinnedTool PromptArgument ReasoningPiece Refused RemotePrompt RemoteResource RemoteTool "
-    "RequestDone RequestFigures Resolved ServerPrompt ServerState StreamEvent SubagentEnded SwitchCost "
-    "TextPiece ToolEntry ToolFinished ToolProgress ToolRedefined ToolStarted TurnDone "
+    "RequestDone RequestFigures Resolved ServerPrompt ServerState StreamEvent SubagentEnded "
+    "SwitchCost TextPiece ToolEntry ToolFinished ToolProgress ToolRedefined ToolStarted TurnDone "
     "TurnResult TurnStream Usage"
 ).split()
 """Values that only come back: no public parameter takes one (which is tested). They are made while
