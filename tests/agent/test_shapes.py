@@ -15,7 +15,7 @@ from addendum import Agent, Limits, encoding, tool
 from addendum.agent.context.shapes import WORDS
 from addendum.agent.results import Notice
 from addendum.errors import AddendumError
-from addendum.lab.chat_shapes import CHAT_SHAPES
+from addendum.lab.chat_shapes import CHAT_SHAPES, USAGE_OPTION
 from addendum.lab.exchange import Switches
 from addendum.lab.runner import run_scenario
 from addendum.lab.scenario_file import find
@@ -207,6 +207,14 @@ REFUSALS = [
         "messages[2].content: Field required",
         frozenset({"null-content"}),
     ),
+    # openai/openai-agents-python#442, avante-corp/avante.nvim#2347
+    (
+        '{"type":"extra_forbidden","loc":["body","stream_options","include_usage"],'
+        '"msg":"Extra inputs are not permitted"}',
+        frozenset({"usage-option"}),
+    ),
+    # dnakov/anon-kode#53, vybestack/llxprt-code#114
+    ("Unknown parameter: stream_options", frozenset({"usage-option"})),
     # What is about something else.
     ("The `reasoning_content` in the thinking mode must be passed back to the API.", frozenset()),
     ("Unsupported value: 'reasoning_effort' does not support 'max'", frozenset()),
@@ -352,7 +360,7 @@ async def test_a_session_lives_on_an_endpoint_whose_shapes_are_known(route: str)
             assert later_one[at] == message, (at, message, later_one)
 
 
-@pytest.mark.parametrize("shape", [name for name in CHAT_SHAPES if name != "second system"])
+@pytest.mark.parametrize("shape", [*sorted(CHAT_SHAPES.keys() - {"second system"}), USAGE_OPTION])
 @pytest.mark.parametrize("route", ["compatible:model", "openai-chat:gpt-4.1"])
 async def test_a_shape_that_nobody_knew_of_is_found_remembered_and_told(
     route: str, shape: str

@@ -132,12 +132,19 @@ CHAT_SHAPES: Mapping[str, Check] = {
 """What servers refuse, by a name for each; a check returns their words, or nothing."""
 
 
-def check_shapes(messages: Sequence[Json], refused: frozenset[str]) -> None:
-    """Refuse a history that has one of the shapes.
+USAGE_OPTION = "usage option"
+"""Name of a request that asks for usage in its stream (openai/openai-agents-python#442)."""
+
+
+def check_shapes(body: Json, messages: Sequence[Json], refused: frozenset[str]) -> None:
+    """Refuse a request that has one of the shapes.
 
     Raises:
         Refusal: It has.
     """
+    if USAGE_OPTION in refused and "stream_options" in body:
+        place = ["body", "stream_options", "include_usage"]
+        raise Refusal(f"Extra inputs are not permitted at {place}", status=422)
     for name, check in CHAT_SHAPES.items():
         if name in refused and (said := check(messages)):
             raise Refusal(said, param="messages", code="invalid_request_message_order")

@@ -407,7 +407,9 @@ CHAT_VENDORS: Mapping[str, Fact[ChatVendor]] = {
             reasoning="",
             call_ids="[a-zA-Z0-9]{9}",
             own_ids="{}",
-            refused=frozenset({"template", "behind results", "empty", "reasoning_content"}),
+            refused=frozenset(
+                {"template", "behind results", "empty", "reasoning_content", "usage option"}
+            ),
         ),
         "docs.mistral.ai; charmbracelet/crush#1590 (reasoning); minimum and step are assumed",
         "reported",

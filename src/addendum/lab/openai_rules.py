@@ -137,7 +137,7 @@ def read(body: Json, dialect: ChatDialect) -> ChatAsked:
         segments += message_segments(entry)
         names += [tool["function"]["name"] for tool in entry.get("tools", ())]
         ends.append(End(entry["role"], len(segments) - 1))
-    check_shapes(messages, dialect.refused)
+    check_shapes(body, messages, dialect.refused)
     _order(messages)
     if dialect.message_tools and len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)

@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 
 from addendum import encoding
+from addendum.lab.chat_shapes import USAGE_OPTION
 from addendum.lab.exchange import Call, Reply, json_body
 from addendum.lab.facts import CacheFacts, ChatVendor
 from addendum.lab.openai_cache import SteppedCache
@@ -81,6 +82,9 @@ class Vendor:
         if cache is not None:
             details = "prompt_token_details" if facts.usage == "detail" else "prompt_tokens_details"
             usage[details] = {"cached_tokens": cached}
+        if USAGE_OPTION in facts.refused:
+            # Where nobody may ask for it, it comes unasked.
+            body = {**body, "stream_options": {"include_usage": True}}
         reply = told(call, body, message, usage, in_choice=facts.usage == "choice")
         expires = call.now + facts.lifetime
         return replace(reply, begin=lambda: self._cache.store(asked, key=scope, expires=expires))

@@ -105,7 +105,7 @@ def _first_difference(before: Prompt, after: Prompt) -> Difference | None:
         return Difference("tools", reasoning=bound and _reasons(after.blocks))
     if [text.text for text in before.system] != [text.text for text in after.system]:
         return Difference("system", reasoning=bound and _reasons(after.blocks))
-    if shapes := set(before.context.avoids) ^ set(after.context.avoids):
+    if shapes := (set(before.context.avoids) ^ set(after.context.avoids)) - {"usage-option"}:
         # The prompt's own texts have the shape of parts.
         at: Place = "system" if "text-parts" in shapes else "messages"
         return Difference(at, reasoning=bound and _reasons(after.blocks))

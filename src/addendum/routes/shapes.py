@@ -1,4 +1,4 @@
-"""Which shapes of a history an endpoint refuses: data, by wire, provider and row of models.
+"""Which shapes of a request an endpoint refuses: data, by wire, provider and row of models.
 
 A shape is a feature of a history that some endpoints take and others refuse. An epoch records those
 that it avoids, so that a fact corrected later changes no byte of it.
@@ -18,6 +18,7 @@ Shape: TypeAlias = Literal[
     "long-call-id",
     "text-parts",
     "null-content",
+    "usage-option",
     "reasoning_content",
     "reasoning",
     "reasoning_details",
@@ -34,6 +35,8 @@ Shape: TypeAlias = Literal[
 - `long-call-id`: An id of a call that is no nine letters and digits. A digest stands for it.
 - `text-parts`: Text in parts where one string would do.
 - `null-content`: An answer with calls whose content is null or is not there. It is empty text.
+- `usage-option`: `stream_options`, by which usage is asked for in a stream. It is not asked for,
+  and where an endpoint then reports none, nothing is known.
 - `reasoning_content`, `reasoning`, `reasoning_details`: These fields of earlier answers.
 """
 

@@ -31,6 +31,7 @@ WORDS = {
     "long-call-id": "a call id of more than nine letters and digits",
     "text-parts": "text in parts",
     "null-content": "an answer with calls and no content",
+    "usage-option": "to be asked for usage in a stream",
 }
 """What a person is told of a shape; the fields of reasoning have their names."""
 
@@ -135,7 +136,7 @@ def in_use(blocks: Sequence[Block], prompt: Prompt) -> frozenset[str]:
         blocks: Its blocks, or those that are new.
         prompt: The request that holds them.
     """
-    found: set[str] = set()
+    found = {"usage-option"}
     if len(prompt.system) > 1:
         found.add("text-parts")
     last: Block | None = None

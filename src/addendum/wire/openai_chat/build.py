@@ -85,6 +85,7 @@ class Renderer:
         self._parts = parts
         declare = declarations(_declaration, schemas, rendering, CHOICES)
         self._joined = not parts and "text-parts" in avoids
+        self._asks_usage = "usage-option" not in avoids
         messages = _Messages(
             parts,
             reasoning_stand_in,
@@ -108,7 +109,7 @@ class Renderer:
         """
         keyed = self._cache_key and prompt.context.caching
         key = {self._cache_key: prompt.cache_key} if keyed else {}
-        parts = [_settings(config, key, self._max_tokens_field)]
+        parts = [_settings(config, key, self._max_tokens_field, self._asks_usage)]
         mark = _mark(prompt.context)
         if prompt.tools:
             front, rest = self._rendered.tools(prompt.tools)
@@ -267,12 +268,12 @@ def _neutral(block: Block) -> bool:
     return isinstance(block, Use) or (isinstance(block, Text) and block.role == "assistant")
 
 
-def _settings(config: Config, cache_key: dict[str, str], max_tokens_field: str) -> bytes:
-    value: dict[str, Any] = {
-        "model": config.model,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
+def _settings(
+    config: Config, cache_key: dict[str, str], max_tokens_field: str, asks_usage: bool
+) -> bytes:
+    value: dict[str, Any] = {"model": config.model, "stream": True}
+    if asks_usage:
+        value["stream_options"] = {"include_usage": True}
     if config.max_tokens is not None:
         value[max_tokens_field] = config.max_tokens
     if config.effort is not None:

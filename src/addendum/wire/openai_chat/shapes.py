@@ -105,6 +105,7 @@ _REFUSED = {
     rf"(?!.{{0,160}}{_LIST})|received null.{{0,40}}content|content\W.{{0,40}}field required"
     r"|content\W.{0,40}(?:is|got|received|cannot be|(?:must|should) not be) (?:null|nil|none)\b"
     r"|no previous assistant message with a tool call",
+    "usage-option": r"stream_options|include_usage",
     **{name: _field(name) for name in FIELDS},
 }
 _PATTERNS = {name: re.compile(text, re.I | re.S) for name, text in _REFUSED.items()}
