@@ -17,6 +17,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -45,13 +46,13 @@ class Pair(Struct, frozen=True):
     """A client on a scenario, alone and through.
 
     Attributes:
-        alone: Figures without addendum.
+        alone: Figures without addendum; None where the provider refused to go on.
         through: Figures with it.
         same: Whether its own code saw the same.
         declared: Reasons of the breaks that were declared before they were sent.
     """
 
-    alone: Totals
+    alone: Totals | None
     through: Totals
     same: bool
     declared: tuple[str, ...]
@@ -62,11 +63,12 @@ class Pair(Struct, frozen=True):
         figures = self.through
         whole = figures.ceiling_share is not None and figures.ceiling_share >= 0.99
         missed = figures.misses > len(self.declared)
-        alone = self.alone.prompt_tokens - self.alone.cache_read
-        through = figures.prompt_tokens - figures.cache_read
-        return (
-            self.same and (whole or bool(self.declared)) and not missed and through <= 1.02 * alone
-        )
+        told = self.same and not missed and (whole or bool(self.declared))
+        return told and (self.alone is None or _lost(figures) <= 1.02 * _lost(self.alone))
+
+
+def _lost(figures: Totals) -> int:
+    return figures.prompt_tokens - figures.cache_read
 
 
 async def played(subject: Subject, scenario: Scenario) -> tuple[Totals, bytes]:
@@ -85,13 +87,15 @@ async def played(subject: Subject, scenario: Scenario) -> tuple[Totals, bytes]:
 
 def pair(subject: Subject, scenario: Scenario) -> Pair:
     """Run a client alone and through."""
-    alone, saw = anyio.run(played, subject, scenario)
+    alone, saw = None, b""
+    with suppress(RuntimeError):
+        alone, saw = anyio.run(played, subject, scenario)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "nodes.db"
         os.environ["ADDENDUM_NODES"] = f"sqlite:///{file}"
         through, saw_too = anyio.run(played, structs.replace(subject, how="through"), scenario)
         declared = tuple(breaks(file))
-    return Pair(alone, through, saw == saw_too, declared)
+    return Pair(alone, through, alone is None or saw == saw_too, declared)
 
 
 def breaks(file: Path) -> Iterator[str]:
@@ -115,7 +119,7 @@ def rows(names: Sequence[str]) -> Iterator[tuple[str, bool]]:
         for subject in CLIENTS:
             found = pair(subject, find(name))
             cells = [
-                f"{each.prompt_tokens - each.cache_read:,} | {each.misses}"
+                "refused | -" if each is None else f"{_lost(each):,} | {each.misses}"
                 for each in (found.alone, found.through)
             ]
             ceiling = f"{100 * (found.through.ceiling_share or 0):.1f} %"

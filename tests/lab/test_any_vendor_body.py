@@ -15,6 +15,7 @@ from tests.lab.odd_bodies import answered, changed_twice, odd
 from addendum.lab.anthropic_clouds import BedrockClaude, VertexClaude
 from addendum.lab.anthropic_thinking import Seal, sign
 from addendum.lab.azure import Azure
+from addendum.lab.chat_shapes import USAGE_OPTION
 from addendum.lab.deepseek_chat import DeepSeekChat
 from addendum.lab.exchange import Provider
 from addendum.lab.facts import CHAT_VENDORS
@@ -88,6 +89,9 @@ CASES |= {
     )
     for name, vendor in CHAT_VENDORS.items()
 }
+for _name, _vendor in CHAT_VENDORS.items():
+    if USAGE_OPTION in _vendor.value.refused:
+        del CASES[f"{_name} by its facts"][1]["stream_options"]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -140,7 +140,7 @@ async def refusals(tools: tuple[ToolSchema, ...]) -> list[str]:
             route = resolve(name, base_url=lab.base_url(name.partition(":")[0]), environ={})
             said = prompt(route.wire, human(1, "hi"), tools=tools)
             config = Config("x", route.model, max_tokens=64)
-            made = wire(route.wire).renderer(route, 2).body(said, config)
+            made = wire(route.wire).renderer(route, 2, route.shapes.refuses).body(said, config)
             headers = {"content-type": "application/json", "authorization": "Bearer k"}
             headers |= {"x-api-key": "k", "x-goog-api-key": "k"} | dict(route.endpoint.headers)
             await client.post(route.url, content=made, headers=headers)
