@@ -187,3 +187,22 @@ def test_broken_off_at_every_byte_nothing_is_invented(name: str, wire: str) -> N
             line = event.splitlines()[-1]
             assert line == b"data: [DONE]" or json.decode(line.removeprefix(b"data: "))
     assert whole
+
+
+@pytest.mark.parametrize("wire", [CHAT, MESSAGES], ids=["chat", "messages"])
+def test_a_fault_of_ours_loses_no_byte_of_what_comes_then(
+    wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = stream(wire, ANSWERS["dispatched"])
+    exchange = begun(wire)
+
+    def fails(*called: str) -> Any:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("addendum.gateway.answers.Judging.judge", fails)
+    assert fed(exchange, [raw]) == raw
+    assert exchange.again is None
+    exchange = begun(wire)
+    start = raw.index(b"call_tool")
+    pieces = [raw[: start - 40], raw[start - 40 :]]
+    assert fed(exchange, pieces).endswith(pieces[1])

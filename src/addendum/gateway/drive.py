@@ -427,10 +427,11 @@ class _Driven(GatewayExchange):
             return b""
         if self._filter is None:
             return self._show(chunk)
+        pending = self._filter.pending
         try:
             return self._show(self._filter.feed(chunk))
         except Exception:
-            return self._give_in()
+            return self._show(self._give_in(pending + chunk))
 
     def end(self) -> bytes:
         """Return what is left for the client when an answer has ended; see `again`."""
@@ -441,7 +442,7 @@ class _Driven(GatewayExchange):
         try:
             out = self._ended(raw)
         except Exception:
-            out = self._give_in() if self.streams else raw
+            out = self._give_in(b"") if self.streams else raw
         if self.again is None:
             self._settle(out if not self.streams else b"".join(self._shown))
         return out
@@ -509,11 +510,11 @@ class _Driven(GatewayExchange):
         self._shown.append(shown)
         return shown
 
-    def _give_in(self) -> bytes:
-        """Return all that was not shown of an answer that cannot be turned back."""
+    def _give_in(self, unread: bytes) -> bytes:
+        """Return what of an answer was not read before it was clear that it cannot be turned back."""
         _log.warning("an answer is passed on as it came: not understood", exc_info=True)
         self._filter, self._splicing = None, None
-        return b""
+        return unread
 
     def _settle(self, shown: bytes) -> None:
         """Note the answer as the client has it."""

@@ -199,6 +199,11 @@ class AnswerFilter(Protocol):
     withheld: list[Withheld]
     unanswered: bool
 
+    @property
+    def pending(self) -> bytes:
+        """The beginning of an event whose end has not come."""
+        ...
+
     def feed(self, chunk: bytes) -> bytes:
         """Return what a client reads of the next bytes."""
         ...
@@ -389,6 +394,11 @@ class Frames:
             start = place + size
         self._rest = data[start:]
         return frames
+
+    @property
+    def pending(self) -> bytes:
+        """What has no end yet."""
+        return self._rest
 
     def close(self) -> list[bytes]:
         """Return what is left."""

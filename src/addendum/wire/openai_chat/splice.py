@@ -468,6 +468,11 @@ class ChatFilter:
         self._second = True
         self._begin()
 
+    @property
+    def pending(self) -> bytes:
+        """The beginning of an event whose end has not come."""
+        return self._frames.pending
+
     def feed(self, chunk: bytes) -> bytes:
         """Return what a client reads of the next bytes."""
         return b"".join(map(self._frame, self._frames.feed(chunk)))
