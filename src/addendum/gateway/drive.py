@@ -511,7 +511,7 @@ class _Driven(GatewayExchange):
         return shown
 
     def _give_in(self, unread: bytes) -> bytes:
-        """Return what of an answer was not read before it was clear that it cannot be turned back."""
+        """Return what of an answer was not read when turning it back ended in a fault."""
         _log.warning("an answer is passed on as it came: not understood", exc_info=True)
         self._filter, self._splicing = None, None
         return unread
