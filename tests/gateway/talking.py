@@ -14,6 +14,9 @@ from addendum.gateway.branches import Node
 from addendum.gateway.drive import Gateway
 from addendum.lab.server import Capture, Lab
 
+# To make one costs more than a request; no connection outlives its lab.
+_CLIENT = httpx2.Client(timeout=30, limits=httpx2.Limits(max_keepalive_connections=0))
+
 FILLER = "This says what the tool does and when it is of use, at some length. " * 4
 
 
@@ -132,11 +135,10 @@ class Talk:
         while True:
             extra = {} if exchange is None else exchange.headers
             self.bodies.append(sent)
-            response = httpx2.post(
+            response = _CLIENT.post(
                 self.url,
                 content=sent,
                 headers={**headers, **extra, "content-type": "application/json"},
-                timeout=30,
             )
             raw = response.content
             if exchange is None:
