@@ -119,7 +119,6 @@ class Branches:
 
     def __init__(self, store: NodeStore) -> None:
         self._store = store
-        self._written: set[str] = set()
 
     def name(self, links: Chain, request: ClientRequest, way: str) -> str:
         """Return the name of a request's node.
@@ -193,27 +192,24 @@ class Branches:
     def keep(self, tools: Sequence[ClientTool]) -> None:
         """Keep definitions as the client wrote them; the first one of a digest counts."""
         for tool in tools:
-            digest = tool.digest()
-            if digest not in self._written:
-                value = [tool.raw.decode(), tool.schema]
-                self._store.add(f"definition:{digest}", encoding.encode(value))
-                self._written.add(digest)
+            name = f"definition:{tool.digest()}"
+            if self._store.get(name) is None:
+                self._store.add(name, encoding.encode([tool.raw.decode(), tool.schema]))
 
-    def definitions(self, digests: Sequence[str]) -> dict[str, ClientTool]:
-        """Return definitions by their digests.
-
-        Raises:
-            KeyError: One is not kept any more.
-        """
+    def definitions(self, digests: Sequence[str]) -> dict[str, ClientTool] | None:
+        """Return definitions by their digests; None if one is not kept any more."""
         tools: dict[str, ClientTool] = {}
         for digest in dict.fromkeys(digests):
-            tools[digest] = self._definition(digest)
+            tool = self._definition(digest)
+            if tool is None:
+                return None
+            tools[digest] = tool
         return tools
 
-    def _definition(self, digest: str) -> ClientTool:
+    def _definition(self, digest: str) -> ClientTool | None:
         value = self._store.get(f"definition:{digest}")
         if value is None:
-            raise KeyError(digest)
+            return None
         raw, schema = msgspec.json.decode(value, type=tuple[str, ToolSchema | None])
         name = "" if schema is None else schema.name
         return ClientTool(name, raw.encode(), schema)

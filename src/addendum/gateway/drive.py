@@ -32,8 +32,9 @@ from addendum.log.events import RequestContext
 from addendum.log.values import ToolSchema
 from addendum.prompt.updates import PLACEHOLDER, Telling
 from addendum.routes import Route, context
+from addendum.routes.choose import fields
 from addendum.stores.nodes import NodeStore, open_nodes
-from addendum.tools.dispatcher import CALL_TOOL
+from addendum.tools.dispatcher import CALL_TOOL, TOOL_DISPATCHER_NAME
 from addendum.wire.apis import wire
 from addendum.wire.driven import CLIENT_WIRES
 from addendum.wire.splice import (
@@ -129,32 +130,42 @@ class Gateway:
         if route is None:
             raise PassedOn("no way to tell")
         off = os.environ.get(OFF, "0") not in ("", "0")
-        refused = self._refused(url, route, "native")
-        way = way_of(route, self._tool_changes, refused)
-        if way == "dispatch" and self._refused(url, route, "dispatch"):
-            way = "off"
         links = chain(self._store.key, name, headers, request)
+        places = (endpoint_of(url, route), links.root)
+        way = way_of(route, self._tool_changes, self._refused(places, "native"))
+        refused = way == "dispatch" and self._refused(places, "dispatch")
+        way = "off" if refused else way
         own = self._branches.name(links, request, f"{way} {self._prepare} {off}")
         node = self._branches.get(own)
         if node is None:
             standing = self._branches.stand(own, links, request)
-            case = PlanInput(request, splice, route, links, standing, way, self._prepare, off)
+            case = PlanInput(
+                request, splice, route, links, standing, way, self._prepare, off, refused
+            )
             self._branches.keep(request.tools)
             planned = plan(case, self._branches)
             _check_forced(request, planned, self._branches)
             node = self._branches.write(planned, links.ends[-1])
             if node.head:
                 self._branches.use(links.root, node.head)
+        # One that is known already may be asked for with another choice.
+        _check_forced(request, node, self._branches)
         return _Driving(self, self._branches, url, headers, body, name, splice, route).exchange(
             request, node, links, self._marks
         )
 
-    def _refused(self, url: str, route: Route, way: str) -> bool:
-        return self._store.get(_refusal(url, route, way)) is not None
+    def _refused(self, places: Sequence[str], way: str) -> bool:
+        return self._store.first([f"refused:{way}:{each}" for each in places]) is not None
 
-    def refuse(self, url: str, route: Route, way: str) -> None:
-        """Note that an endpoint has refused a way of telling, and took the request without it."""
-        self._store.add(_refusal(url, route, way), b"1")
+    def refuse(self, scope: str, way: str) -> None:
+        """Note that a way of telling was refused, and that the request was taken without it.
+
+        Args:
+            scope: The endpoint, where its refusal named what tells changes; else the root of the
+                conversation, since anything else of it may have been to blame.
+            way: `native` or `dispatch`.
+        """
+        self._store.add(f"refused:{way}:{scope}", b"1")
 
 
 def _check_forced(request: ClientRequest, node: Node, branches: Branches) -> None:
@@ -164,14 +175,15 @@ def _check_forced(request: ClientRequest, node: Node, branches: Branches) -> Non
         PassedOn: It does.
     """
     if node.projection == "dispatch" and request.forced:
-        definitions = branches.definitions(node.head)
-        front = {_plain_name(definitions[digest]) for digest in node.head}
+        definitions = branches.definitions(node.head) or {}
+        front = {_plain_name(each) for each in definitions.values()}
         if not front.issuperset(request.forced):
             raise PassedOn("forced tool")
 
 
-def _refusal(url: str, route: Route, way: str) -> str:
-    return f"refused:{way}:{encoding.digest(f'{url} {route.name}')}"
+def endpoint_of(url: str, route: Route) -> str:
+    """Return the name under which refusals of an endpoint are kept."""
+    return encoding.digest(f"{url} {route.name}")
 
 
 class GatewayExchange:
@@ -251,11 +263,29 @@ class _Driving(Struct, frozen=True):
         made.headers = headers
         return made
 
+    def note_refusal(self, node: Node, refusal: bytes) -> None:
+        """Note that a request was refused as it was told, and taken as the client wrote it.
+
+        Args:
+            node: What was told.
+            refusal: What the endpoint answered.
+        """
+        if node.projection == PLAIN:
+            return
+        way = "dispatch" if node.projection == "dispatch" else "native"
+        epoch = context(self.route, node.projection)  # pyright: ignore[reportArgumentType]
+        names = fields(self.route, epoch) if way == "native" else {TOOL_DISPATCHER_NAME}
+        blamed = any(name.encode() in refusal for name in names)
+        place = endpoint_of(self.url, self.route) if blamed else node.root
+        self.gateway.refuse(place, way)
+
     def _splicing(
         self, request: ClientRequest, node: Node, marks: Marks
     ) -> tuple[Splicing, dict[str, str]]:
         route = self.route
         definitions = self.branches.definitions(named(node))
+        if definitions is None:
+            raise PassedOn("not understood")
         head = head_schemas(node.head, definitions)
         updates = ledger(node.updates, definitions)
         headers: dict[str, str] = {}
@@ -403,7 +433,7 @@ class _Driven(GatewayExchange):
         self._shown: list[bytes] = []
         self._filter: AnswerFilter | None = None
         self._status = 0
-        self._refused = False
+        self._refusal: bytes | None = None
         self._latest = b""
 
     def start(self, status: int, content_type: str) -> None:
@@ -448,7 +478,7 @@ class _Driven(GatewayExchange):
         return out
 
     def _failed(self, raw: bytes) -> bytes:
-        changed = self._splicing is not None and not self._refused
+        changed = self._splicing is not None and self._refusal is None
         if self._rounds:
             # The client has had an answer already, and reads the end of that one.
             if self._filter is not None:
@@ -457,7 +487,7 @@ class _Driven(GatewayExchange):
             self._status = 200
             return self._driving.splice.given_up(self._latest)
         if changed and self._status in _BLAMED:
-            self._refused = True
+            self._refusal = raw
             self._splicing, self._filter = None, None
             self.again = self._driving.client_body
             self.headers = {}
@@ -465,9 +495,8 @@ class _Driven(GatewayExchange):
         return raw
 
     def _ended(self, raw: bytes) -> bytes:
-        if self._refused and self.node is not None:
-            way = "dispatch" if self.node.projection == "dispatch" else "native"
-            self._driving.gateway.refuse(self._driving.url, self._driving.route, way)
+        if self._refusal is not None and self.node is not None:
+            self._driving.note_refusal(self.node, self._refusal)
         if self._splicing is None:
             return b"" if self.streams else raw
         if self.streams:

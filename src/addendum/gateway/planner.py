@@ -49,6 +49,7 @@ class PlanInput(Struct, frozen=True):
         way: How changes are told on this route: `native`, `dispatch`, or `off`.
         prepare: Whether a first request is made ready for changes.
         switched_off: Whether nothing is to be told any more.
+        refused: Whether nothing can be told since the endpoint refuses what tells it.
     """
 
     request: ClientRequest
@@ -59,6 +60,7 @@ class PlanInput(Struct, frozen=True):
     way: Literal["native", "dispatch", "off"]
     prepare: Prepare = "always"
     switched_off: bool = False
+    refused: bool = False
 
 
 def way_of(
@@ -92,7 +94,7 @@ def reason_to_pass(case: PlanInput) -> PassReason | None:
     if len(set(names)) < len(names):
         return "two tools of one name"
     if case.way == "off":
-        return "no way to tell"
+        return "refused by the endpoint" if case.refused else "no way to tell"
     if case.way == "dispatch":
         if TOOL_DISPATCHER_NAME in names:
             return "call_tool taken"
@@ -121,10 +123,11 @@ def plan(case: PlanInput, branches: Branches) -> Node:
     edits, rewritten = _edited(case, breaks)
     passed = reason_to_pass(case)
     earlier = parent or (standing.expected if breaks else None)
-    if parent is not None and parent.passed and parent.passed != "no tools":
-        passed = passed or _reason(parent.passed)
-    if passed is None and rewritten and edits > MOST_EDITS:
-        passed = "rewrites its history each turn"
+    # All other reasons are asked for anew: a conversation that was passed on may be told again.
+    lasting: PassReason = "rewrites its history each turn"
+    again = parent is not None and parent.passed == lasting
+    if passed is None and (again or (rewritten and edits > MOST_EDITS)):
+        passed = lasting
     base = Node(
         standing.key,
         case.links.root,
@@ -146,11 +149,15 @@ def plan(case: PlanInput, branches: Branches) -> Node:
         return msgspec.structs.replace(base, passed=passed, breaks=tuple(breaks), floor=floor)
     if parent is None or not parent.head:
         if parent is not None:
-            breaks.append(Break("head changed", "tools", "tools were added"))
+            why = "tools were added" if parent.passed == "no tools" else "changes are told again"
+            breaks.append(Break("head changed", "tools", why))
         elif spoken and not breaks:
             breaks.append(Break("history unknown", "tools"))
         return _new_head(case, base, breaks, spoken)
     definitions = branches.definitions([*named(parent), *active])
+    if definitions is None:
+        breaks.append(Break("history unknown", "tools"))
+        return _new_head(case, base, breaks, spoken)
     fixed = {each for each in parent.head if definitions[each].schema is None}
     if fixed != {tool.digest() for tool in request.tools if tool.schema is None}:
         breaks.append(Break("tool that cannot be told", "tools"))
@@ -182,12 +189,6 @@ def plan(case: PlanInput, branches: Branches) -> Node:
         floor=floor,
         breaks=tuple(breaks),
     )
-
-
-def _reason(passed: str) -> PassReason:
-    """Return the reason that holds for a conversation that was passed on before."""
-    lasting: PassReason = "rewrites its history each turn"
-    return lasting if passed == lasting else "refused by the endpoint"
 
 
 def _floor(parent: Node | None, depth: int) -> int:
